@@ -1,6 +1,6 @@
 """Figures of results. Okabe and Ito's colours, told apart under the common kinds of colour blindness."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -100,29 +100,6 @@ def speed_figure(result: Mapping[str, Any]) -> Figure:
         tidy(axis, f"{key}: cells a second", "x")
     axes[0].set_xlim(left=0)
     axes[1].set_xscale("log")
-    return figure
-
-
-def scale_figure(result: Mapping[str, Any]) -> Figure:
-    """Seconds and peak memory against the number of cells, on logarithmic axes, from disk and from memory."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
-    costs: dict[str, Callable[[Mapping[str, Any]], float]] = {
-        "one epoch of training, s": lambda row: row["n_cells"] / row["cells_per_second"],
-        "registering and passes around training, s": lambda row: (
-            row["registering"] + row["before_training"] + row["after_training"]
-        ),
-        "peak memory, MB": lambda row: row["peak_memory"],
-    }
-    for axis, (title, cost) in zip(axes, costs.items(), strict=True):
-        for source, colour in (("disk", COLOURS["ours"]), ("memory", COLOURS["other"])):
-            rows = [row for row in result["rows"] if row["source"] == source]
-            axis.plot([row["n_cells"] for row in rows], [cost(row) for row in rows], "o-", color=colour, label=source)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("cells", fontsize=8.5, color=TEXT)
-        axis.tick_params(which="both", labelsize=8)
-        tidy(axis, title, "both")
-    axes[0].legend(title="cells from", frameon=False, labelcolor=TEXT)
     return figure
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import _summary_lines as lines
 from benchmarks._chromatin_scores import imputed_table
-from benchmarks._figures import augmentation_figure, generation_figure, scale_figure, speed_figure
+from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
 from benchmarks._generation_table import generation_table, likelihood_table
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_table import TASK_TITLES, primary, response_table, summary_of
@@ -26,7 +26,6 @@ from benchmarks.multimodal import imputation_table
 from benchmarks.peaks import peaks_table
 from benchmarks.published_cfgen import label_table, published_cfgen_table
 from benchmarks.published_generation import published_generation_table
-from benchmarks.scale import COLUMNS
 from benchmarks.soak import soak_table
 from benchmarks.speed import speed_tables
 
@@ -177,7 +176,6 @@ SECTIONS = {
     "speed": Section(
         measured(speed_tables, lambda of: time_table(of["time"]) if "time" in of else ""), lines.speed, speed_figure
     ),
-    "scale": Section(measured(lambda of: value_table(COLUMNS, of["rows"])), figure=scale_figure),
     "shards": Section(shards),
     "soak": Section(measured(soak_table)),
     "processes": Section(processes, figure=process_figure),

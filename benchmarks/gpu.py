@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
-from benchmarks.scale import WARM_UP, StepTimer
+from benchmarks._step_timer import WARM_UP, StepTimer
 from scdiffgen.model import TokenDiffusion, open_cells
 from scdiffgen.module import _token_regression
 

@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks._memory import in_own_process, peak_of_this_process
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
+from benchmarks._step_timer import StepTimer
 from benchmarks._tables import value_table
-from benchmarks.scale import StepTimer
 from scdiffgen.model import TokenDiffusion
 
 SIZES = ((10_000, 300), (30_000, 300), (100_000, 300), (100_000, 2_500))  # peaks, molecules a cell

@@ -16,7 +16,7 @@ from benchmarks._page import figure, folded, measured_with, shown, write_between
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
-from benchmarks.studies import disclosure, gene_means, power, size
+from benchmarks.studies import disclosure, power
 
 PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "benchmarks/generation.md": ("generation", "augmentation"),
@@ -25,12 +25,12 @@ PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "benchmarks/published_responses.md": ("published", "published-iid"),
     "benchmarks/tokens.md": ("tokens",),
     "benchmarks/modalities.md": ("multimodal", "chromatin", "peaks"),
-    "benchmarks/speed.md": ("speed", "scale", "soak"),
+    "benchmarks/speed.md": ("speed", "soak"),
     "processes.md": ("processes", "networks"),
     "user_guide/large_data.md": ("shards",),
 }
 SUMMARY, IN_README = "benchmarks.md", ("generation", "published-generation", "published")  # and responses of new types
-STUDIES = {"study-gene-means": gene_means, "study-size": size, "study-disclosure": disclosure, "study-power": power}
+STUDIES = {"study-disclosure": disclosure, "study-power": power}
 NOTHING = "Not measured yet."
 
 

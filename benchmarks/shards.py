@@ -27,7 +27,7 @@ from anndata import AnnData
 from benchmarks._memory import in_own_process, peak_of_this_process
 from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
-from benchmarks.scale import WARM_UP, StepTimer
+from benchmarks._step_timer import WARM_UP, StepTimer
 from scdiffgen.model import TokenDiffusion, open_cells
 from scdiffgen.model._loaded_cells import MinibatchReader
 from scdiffgen.train import cell_loader

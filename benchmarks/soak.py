@@ -18,24 +18,22 @@ from benchmarks._tables import markdown
 from scdiffgen.model import TokenDiffusion
 
 DATA = "pbmc68k"
-N_CELLS, CELLS_A_CALL, N_EPOCHS = 1_000_000, 2_000, 5
+N_CELLS, CELLS_A_CALL, N_EPOCHS, N_STEPS = 1_000_000, 2_000, 5, 8
 QUICK_CELLS, QUICK_CELLS_A_CALL = 400, 50
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = benchmark_parser("benchmarks.soak", __doc__)
-    parser.add_argument("--cells", type=int, default=N_CELLS, help=f"cells to generate ({N_CELLS:,})")
-    parser.add_argument("--steps", type=int, default=8, help="steps of the sampler (8)")
     options = parser.parse_args(arguments)
     start(options.threads)
-    n_cells, per_call = (QUICK_CELLS, QUICK_CELLS_A_CALL) if options.quick else (options.cells, CELLS_A_CALL)
+    n_cells, per_call = (QUICK_CELLS, QUICK_CELLS_A_CALL) if options.quick else (N_CELLS, CELLS_A_CALL)
     model = small_model(n_epochs=1 if options.quick else N_EPOCHS)
     result = {
         "benchmark": "soak",
         "data": {"name": DATA, "n_genes": model.adata.n_vars},
-        "settings": {"cells_a_call": per_call, "n_steps": options.steps},
+        "settings": {"cells_a_call": per_call, "n_steps": N_STEPS},
         "environment": environment(options.threads, [0]),
-        **soak(model, n_cells, per_call, options.steps),
+        **soak(model, n_cells, per_call, N_STEPS),
     }
     write_result(output_folder(options.output, quick=options.quick), "soak", result)
     print(soak_table(result))

@@ -5,16 +5,13 @@
 Transferred responses need no network, so none is trained. ``--inner`` leaves out the response of one more context, or
 half of the cells of each treatment where there is one context alone, and scores that: for choices, which must not be
 made on the responses that are reported. ``transferred, mean alone`` adds to each control the mean response that cells
-are drawn for (``get_mean_response``), as simple baselines add theirs: without sampling noise. ``--known`` also predicts
-with the held-out cells among those that are known: what is left then is in how cells vary.
+are drawn for (``get_mean_response``), as simple baselines add theirs: without sampling noise.
 """
 
 import argparse
 from collections.abc import Iterator, Sequence
 
-import anndata
 import pandas as pd
-from anndata import AnnData
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import dose_scores, simulated_cells, untrained_dose_model
@@ -62,23 +59,14 @@ def _half(fold: Fold, treated: pd.DataFrame) -> Fold:
     return split(f"half without {fold.name}", cells, cells.obs_names.isin(half), targets, fold.setup)
 
 
-def all_cells(fold: Fold) -> AnnData:
-    """Training cells, and behind them those that are held out."""
-    return anndata.concat([fold.train, fold.real], merge="same", uns_merge="first")
-
-
-def fold_scores(fold: Fold, seeds: Sequence[int], *, known: bool = False) -> pd.DataFrame:
+def fold_scores(fold: Fold, seeds: Sequence[int]) -> pd.DataFrame:
     """Scores of the prediction and of all baselines, a row a seed, prediction and held-out response."""
     settings, model = Settings(), untrained_model(fold.train, dict(fold.setup))
-    knowing = untrained_model(all_cells(fold), dict(fold.setup)) if known else None
     starts = [start_cells(fold, target, None, 0) for target in fold.targets]
     rows = []
     for seed in seeds:
         drawn = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
         predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn])}
-        if knowing is not None:
-            cells = predictions_of(knowing, fold, starts, {"seed": seed, "silent": True}, keep=None)
-            predictions["transferred, response known"] = predicted_cells(fold, [each.X for each in cells])
         if (means := mean_response_cells(model, fold)) is not None:
             predictions["transferred, mean alone"] = means
         if (others := seen_cells(fold, settings.max_cells, seed)) is not None:
@@ -87,10 +75,8 @@ def fold_scores(fold: Fold, seeds: Sequence[int], *, known: bool = False) -> pd.
     return pd.concat(rows)
 
 
-def task_scores(
-    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, known: bool = False
-) -> pd.DataFrame:
-    """Scores of a task; of doses, nothing is drawn again or ``known``."""
+def task_scores(task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool) -> pd.DataFrame:
+    """Scores of a task."""
     if task == "dose":
         found = [
             dose_scores(simulated_cells(*DOSE_SIZE, seed), ["replaced"], Settings(), seed, untrained_dose_model).assign(
@@ -102,7 +88,7 @@ def task_scores(
         return rows[rows["prediction"] != "replaced"]
     folds = TASKS[task].folds(FOLDER, types)
     chosen = inner_folds(folds) if inner else folds
-    return pd.concat([fold_scores(fold, seeds, known=known) for fold in chosen])
+    return pd.concat([fold_scores(fold, seeds) for fold in chosen])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,12 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--types", nargs="+", help="what to hold out (all)")
     parser.add_argument("--inner", action="store_true", help="hold out one more context of the training cells")
-    parser.add_argument("--known", action="store_true", help="also predict with the held-out cells known")
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
     options = parser.parse_args(arguments)
     start(options.threads)
     for task in options.tasks:
-        rows = task_scores(task, options.seeds, options.types, inner=options.inner, known=options.known)
+        rows = task_scores(task, options.seeds, options.types, inner=options.inner)
         print(f"## {task}\n\n{response_table(summary_of(rows))}\n", flush=True)
 
 

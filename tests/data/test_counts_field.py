@@ -168,9 +168,7 @@ def test_cells_without_molecules_are_named_and_filtering_them_helps() -> None:
     x = COUNTS.copy()
     x[[4, 11]] = 0
     adata = annotated(x)
-    with pytest.raises(
-        ValueError, match=r"2 cells without a single molecule \('zelle_ß4', 'zelle_ß11'\).*filter_cells"
-    ):
+    with pytest.raises(ValueError, match=r"2 cells without a molecule \('zelle_ß4', 'zelle_ß11'\).*filter_cells"):
         CountsField("X", layer=None).register_field(adata)
     sc.pp.filter_cells(adata, min_counts=1)
     assert CountsField("X", layer=None).register_field(adata)["n_obs"] == 58

@@ -78,12 +78,12 @@ def test_a_list_of_one_column_is_that_column(cells: ad.AnnData, register: Callab
         ({"perturbation_features_key": "genes"}, "`perturbation_features_key='genes'` needs `perturbation_key`"),
         ({"perturbation_key": "guide", "dose_unit": "uM"}, "`dose_unit='uM'` needs `dose_key`"),
         ({"perturbation_key": ["a", "b"], "dose_key": "dose"}, "`dose_key` names 1 column .*`perturbation_key` 2"),
-        ({"labels_key": "a", "batch_key": "a"}, "'a' would stand for more than one condition"),
-        ({"labels_key": "a", "hierarchy_keys": ["b", "a"]}, "'a' would stand for more than one condition"),
-        ({"labels_key": "hierarchy", "hierarchy_keys": ["a", "b"]}, "'hierarchy' would stand"),
-        ({"labels_key": "perturbation", "perturbation_key": ["a", "b"]}, "'perturbation' would stand"),
-        ({"labels_key": "dose", "perturbation_key": "a", "dose_key": "uM"}, "'dose' would stand"),
-        ({"continuous_covariate_keys": ["n_cells"]}, "'n_cells' would stand"),
+        ({"labels_key": "a", "batch_key": "a"}, "'a' would name more than one condition"),
+        ({"labels_key": "a", "hierarchy_keys": ["b", "a"]}, "'a' would name more than one condition"),
+        ({"labels_key": "hierarchy", "hierarchy_keys": ["a", "b"]}, "'hierarchy' would name"),
+        ({"labels_key": "perturbation", "perturbation_key": ["a", "b"]}, "'perturbation' would name"),
+        ({"labels_key": "dose", "perturbation_key": "a", "dose_key": "uM"}, "'dose' would name"),
+        ({"continuous_covariate_keys": ["n_cells"]}, "'n_cells' would name"),
         ({"perturbation_key": "a", "control": []}, "`control` names nothing"),
         ({"perturbation_key": "a", "perturbation_sep": ""}, "`perturbation_sep` must be a visible character"),
     ],
@@ -197,12 +197,12 @@ def test_a_place_may_be_given_by_its_leaf_if_that_is_clear(cells: ad.AnnData, re
     lung, blood = 1, 0
     assert parts.mask.tolist() == [[True, False], [True, True], [True, True]]
     assert parts.ids[:, 0].tolist() == [lung, lung, blood]
-    with pytest.raises(ValueError, match=r"row 0: state='naive' is in several places: \('blood', 'naive'\)"):
+    with pytest.raises(ValueError, match=r"row 0: state='naive' is at several nodes: \('blood', 'naive'\)"):
         encode_conditions(manager, pd.DataFrame({"state": ["naive"]}))
-    with pytest.raises(ValueError, match=r"no place tissue='blood', state='memry'.*Did you mean 'memory'"):
+    with pytest.raises(ValueError, match=r"no node tissue='blood', state='memry'.*Did you mean 'memory'"):
         encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memry"]}))
     with pytest.raises(
-        ValueError, match=r"no place tissue='blood', state='memory'; 'memory' is registered under .*lung"
+        ValueError, match=r"no node tissue='blood', state='memory'; 'memory' is registered under .*lung"
     ):
         encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memory"]}))
 
@@ -217,7 +217,7 @@ def test_a_place_may_be_given_by_its_leaf_if_that_is_clear(cells: ad.AnnData, re
         ({"guide": "FOXO1", "dose": 1}, "'FOXO1' was not registered.*`perturbation_features_key`"),
         ({"guide": "KLF1"}, "'KLF1' has no dose.*the registered doses of KLF1 are 0.5 to 1 uM"),
         ({"guide": "KLF1+BAK1", "dose": {"KLF1": 1}}, "'BAK1' has no dose"),
-        ({"dose": 1.0}, "dose 1.0 is given without a perturbation"),
+        ({"dose": 1.0}, "dose 1.0 has no perturbation"),
         ({"guide": "KLF1+KLF1", "dose": "1+1"}, "'KLF1' occurs twice"),
     ],
 )

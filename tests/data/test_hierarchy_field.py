@@ -51,7 +51,7 @@ def test_ids_grow_level_by_level(cells: ad.AnnData, register: Callable[..., Mana
 def test_an_unseen_leaf_stays_at_its_parent_with_a_warning() -> None:
     state = pickle.loads(pickle.dumps(FIELD.register_field(placed(*TRAINED))))
     query = placed(("lung", "B", "memory"), ("blood", "NK", "naive"))
-    with pytest.warns(UserWarning, match=r"3 unseen places \(\('blood', 'NK'\)"):
+    with pytest.warns(UserWarning, match=r"3 unseen nodes \(\('blood', 'NK'\)"):
         FIELD.transfer_field(state, query)
     nodes = state["nodes"]
     assert query.obsm["_scvi_hierarchy"].tolist() == [

@@ -107,7 +107,7 @@ def double_names(mdata: MuData) -> MuData:
 
 def test_a_cell_may_be_empty_in_a_modality_if_it_is_not_in_all() -> None:
     manager(without_rna(paired()))
-    with pytest.raises(ValueError, match=r"3 cells without a single molecule \('cell0', 'cell1', 'cell2'\)"):
+    with pytest.raises(ValueError, match=r"3 cells without a molecule \('cell0', 'cell1', 'cell2'\)"):
         manager(without_rna(paired()), modalities=["rna"])
 
 
@@ -160,6 +160,6 @@ def test_cells_of_other_genes_are_refused_by_modality() -> None:
 def test_modalities_in_a_file_are_read_into_memory_first(tmp_path: Path) -> None:
     paired().write(tmp_path / "cells.h5mu")
     mdata = mudata.read_h5mu(tmp_path / "cells.h5mu", backed="r")
-    with pytest.raises(ValueError, match=r"modality 'rna' lie in a file, .* `mudata.read_h5mu\(path\)`"):
+    with pytest.raises(ValueError, match=r"modality 'rna' are on disk, .* `mudata.read_h5mu\(path\)`"):
         TokenDiffusion.setup_mudata(mdata)
     TokenDiffusion.setup_mudata(mdata, modalities=["rna"])  # one is read in blocks, as an AnnData is

@@ -157,7 +157,7 @@ def test_what_registration_does_read_is_checked(monkeypatch: pytest.MonkeyPatch)
         (["text.h5ad"], None, ValueError, r"`paths`: .*text.h5ad is neither an .h5ad file nor a .zarr folder"),
         (["one.h5ad"], "count", KeyError, r"`layer='count'` is not in .*one.h5ad.*counts"),
         (["one.h5ad", "genes.h5ad"], None, ValueError, r"the genes of .*one.h5ad and .*genes.h5ad differ.*'gene0'"),
-        (["one.h5ad", "order.h5ad"], None, ValueError, r"order.h5ad differ: their order"),
+        (["one.h5ad", "order.h5ad"], None, ValueError, r"order.h5ad differ: another order"),
     ],
 )
 def test_what_cannot_be_opened_is_named(

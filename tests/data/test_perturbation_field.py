@@ -177,7 +177,7 @@ def test_unseen_names_enter_by_their_vectors(cells: ad.AnnData, register: Regist
     assert list(state["names"]) == ["BAK1", "FOXO1", "KLF1", "SPI1"]
     np.testing.assert_array_equal(state["features"][3], [9.0, 9.0, 9.0])
     query.uns["genes"] = {"SPI1": [9.0], "KLF1": [9.0]}
-    with pytest.raises(ValueError, match="vectors of length 1; those of the registered perturbations have length 3"):
+    with pytest.raises(ValueError, match="vectors have length 1; pass vectors of length 3"):
         register(query, source=manager, extend=True, **FEATURED)
 
 
@@ -238,7 +238,7 @@ def test_parts_that_may_be_pieces_of_a_name_are_warned_of(
 ) -> None:
     cells.obs["guide"] = np.resize(["ctrl", *guides], 24)
     with pytest.warns(
-        UserWarning, match=rf"`perturbation_key='guide'`: parts with.* alone: {pieces} \(in .*`perturbation_sep='&'`"
+        UserWarning, match=rf"`perturbation_key='guide'`: parts that .* alone: {pieces} \(in .*`perturbation_sep='&'`"
     ):
         register(cells, **GUIDES)
 

@@ -45,7 +45,7 @@ def test_doses_are_interpolated_on_the_log_scale() -> None:
 
 @pytest.mark.parametrize(("dose", "doses"), [(-1.0, [1.0]), (1.0, [0.0]), (1.0, [1.0, -2.0])])
 def test_impossible_doses_are_named(dose, doses) -> None:
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="pass nonnegative doses"):
         metrics.baselines.dose_shift(dose, doses, np.zeros((len(doses), 2)))
 
 

@@ -117,7 +117,7 @@ def test_bad_arguments_are_named() -> None:
     x = np.zeros((10, 2))
     with pytest.raises(ValueError, match="`classifier`='svm' is not known"):
         metrics.classifier_auc(x, x, classifier="svm")
-    with pytest.raises(ValueError, match="one label only"):
+    with pytest.raises(ValueError, match="only one label"):
         metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 10)
     with pytest.raises(ValueError, match="`train_labels` has 3 labels for 10 cells"):
         metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 3)

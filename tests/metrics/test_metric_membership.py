@@ -203,7 +203,7 @@ def test_orders_and_containers_do_not_matter(train, held_out) -> None:
         (lambda train, held_out: {"max_fpr": 1.0}, "`max_fpr` is 1.0"),
         (lambda train, held_out: {"held_out": train[:200]}, "share 200 cells, such as '1-0'"),
         (lambda train, held_out: {"held_out": held_out[:20]}, "10 cells each of .* with 5 of `held_out`"),
-        (lambda train, held_out: {"generated": train[:3]}, "3 `generated`: 10 are needed"),
+        (lambda train, held_out: {"generated": train[:3]}, "3 `generated`: pass at least 10"),
         (lambda train, held_out: {"groupby": "cluster"}, "`train` has no obs column 'cluster'"),
         (lambda train, held_out: {"donor_key": "type"}, r"share 'a', 'b', 'c' of obs\['type'\]"),
         (lambda train, held_out: {"donor_key": "donor"}, "1 donors of `train` and 1 of `held_out`"),
@@ -224,5 +224,5 @@ def test_labels_that_are_not_shared_cannot_be_attacked(train, held_out) -> None:
 
 def test_few_donors_are_warned_of() -> None:
     train, held_out = (simulate(160, seed, effects=donor_effects(8, seed)) for seed in (1, 2))
-    with pytest.warns(FewCellsWarning, match="4 donors of a side"):
+    with pytest.warns(FewCellsWarning, match="4 donors per side"):
         membership_inference(train, held_out, simulate(50, 3), donor_key="donor", n_bootstrap=20)

@@ -281,7 +281,7 @@ def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
     [
         ({"metrics": ["r2"]}, r"Unknown metrics or baselines \['r2'\]"),
         ({"baselines": ["best"]}, r"Unknown metrics or baselines \['best'\]"),
-        ({"control_label": "DMSO"}, "`control_label` is 'DMSO', and no cell of `control` has .* they have 'ctrl'"),
+        ({"control_label": "DMSO"}, "`control_label` is 'DMSO', but no cell of `control` has .* they have 'ctrl'"),
         ({"perturbation_key": "compound"}, "no obs column 'compound'"),
         ({"dose_key": "type"}, "obs\\['type'\\] of `real` is no dose for 120 treated cells \\(first: 'C'"),
     ],
@@ -361,7 +361,7 @@ def test_expression_that_is_log_normalised_already_scores_as_its_counts_do(trans
 
 
 def test_what_is_not_log_normalised_is_refused(transfer) -> None:
-    with pytest.raises(ValueError, match="holds whole numbers only, so counts"):
+    with pytest.raises(ValueError, match="holds only whole numbers, hence counts"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["counts"])
     with pytest.raises(ValueError, match=r"`log_normalised` has \['other'\]"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["other"])

@@ -92,5 +92,5 @@ def test_few_cells_are_nan_and_unknown_genes_are_named() -> None:
     real = cycling(60, 1)
     table = metrics.gene_programs(real, real[:25], PROGRAMS, groupby="type", n_bootstrap=5)
     assert table.loc["a"]["off"].isna().all() and not table.loc["a"]["apart"].any()
-    with pytest.raises(ValueError, match=r"`programs\['S'\]` has no gene that is in the data: 'Gene1'.*'gene1'"):
+    with pytest.raises(ValueError, match=r"`programs\['S'\]` has no gene of the data: 'Gene1'.*'gene1'"):
         metrics.gene_programs(real, real, {"S": ["Gene1"]})

@@ -153,7 +153,7 @@ def test_curves_are_those_of_the_areas_that_evaluate_gives(real, generated) -> N
         (lambda x, y: gene_correlations(x, y, n_genes=1), ValueError, "`n_genes` is 1"),
         (lambda x, y: gene_correlations(x[:2], y, 9), ValueError, "`real` has 2 cells"),
         (lambda x, y: joint_embedding(x, y, basis="tsne"), ValueError, "`basis` is 'tsne'"),
-        (lambda x, y: joint_embedding(x, y[:9]), ValueError, "needs 10 cells of each side; there are 9"),
+        (lambda x, y: joint_embedding(x, y[:9]), ValueError, "needs 10 cells per side, but one side has 9"),
     ],
 )
 def test_what_cannot_be_computed_is_named(real, generated, call, error, message) -> None:

@@ -77,7 +77,7 @@ def test_scores_without_what_to_compare_with_are_named(options: dict[str, object
     scores = metrics.evaluate(simulated(80, 1), simulated(40, 2), metrics="mmd", silent=True, **options).frame
     with pytest.raises(ValueError, match=message):
         relative_scores(scores)
-    with pytest.raises(ValueError, match="not what `metrics.evaluate`"):
+    with pytest.raises(ValueError, match="lacks the index or `.attrs` of `metrics.evaluate`"):
         relative_scores(pd.DataFrame(scores.to_numpy()))
 
 

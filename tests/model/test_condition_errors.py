@@ -23,7 +23,7 @@ def test_a_dose_without_its_drug_is_named_at_registration() -> None:
     [
         ({"guide": "A+X", "dose": "1+1"}, "'X' was not registered; the registered perturbations are 'A', 'B', 'C'"),
         ({"guide": "A+B", "dose": 2.0}, "1 dose for 2 perturbations"),
-        ({"guide": "A"}, "'A' has no dose. Give one in 'dose'; the registered doses of A are"),
+        ({"guide": "A"}, "'A' has no dose. Pass one in 'dose'; the registered doses of A are"),
         ({"guide": "A", "dose": {"A": 1.0, "B": 2.0}}, "a dose is given of 'B'"),
     ],
 )

@@ -103,7 +103,7 @@ def test_a_part_is_of_its_kind_in_whatever_order_it_is_written() -> None:
 def test_an_unseen_leaf_is_its_parent() -> None:
     model, query = fitted("hierarchical"), cells()[:10].copy()
     query.obs["organ"], query.obs["tissue"] = "blood", "capillary"
-    with pytest.warns(UserWarning, match="1 unseen place .*'blood', 'capillary'.*stay at the parent"):
+    with pytest.warns(UserWarning, match="1 unseen node .*'blood', 'capillary'.*last known parent"):
         tokens = model.get_latent_representation(query)
     query = cells()[:10].copy()
     query.obs["organ"], query.obs["tissue"] = "blood", None

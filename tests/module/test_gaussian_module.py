@@ -246,7 +246,7 @@ def test_a_module_is_loaded_with_tables_of_any_length(module: GaussianModule) ->
     conditions, library = given([0, 1], [[0], []]), torch.full((2,), LIBRARY)
     first, again = (each.generate(conditions, library, n_steps=4, generator=seeded()) for each in (module, other))
     assert torch.equal(first, again)
-    with pytest.raises(ValueError, match="Gaussian diffusion of log expression, which is gone: train a new model"):
+    with pytest.raises(ValueError, match="removed Gaussian diffusion of log expression: train a new model"):
         other.load_state_dict({**module.state_dict(), "mean": torch.zeros(N_GENES), "scale": torch.ones(N_GENES)})
 
 

@@ -340,7 +340,7 @@ def test_small_groups_are_left_out_and_a_table_without_intervals_is_refused(disp
     _, below = pl.evaluation_dispersion(few)
     assert len(below.get_yticklabels()) == 3
     assert len(pl.evaluation_dispersion(dispersion.loc[["overall"]])) == 1
-    for table, message in ((dispersion.reset_index(), "not what"), (dispersion.assign(low=np.nan), "has no intervals")):
+    for table, message in ((dispersion.reset_index(), "lacks"), (dispersion.assign(low=np.nan), "has no intervals")):
         with pytest.raises(ValueError, match=message):
             pl.evaluation_dispersion(table)
 
@@ -381,8 +381,8 @@ def test_panels_are_drawn_into_given_axes_saved_and_shown(
         (lambda x, y: pl.evaluation_library_size(x, y[:, :3]), "`generated` lacks 122 of 125 genes"),
         (lambda x, y: pl.evaluation_roc(metrics.evaluate(x, y, metrics="mmd")), "`scores` holds no classifier"),
         (lambda x, y: pl.evaluation_gene_correlation(x, y, n_genes=0), "`n_genes` is 0"),
-        (lambda x, y: pl.evaluation_scores(pd.DataFrame({"mmd": [0.1]})), "not what `metrics.evaluate` returns"),
-        (lambda x, y: pl.evaluation(x, y, scores=pd.DataFrame({"mmd": [0.1]})), "not what `metrics.evaluate` returns"),
+        (lambda x, y: pl.evaluation_scores(pd.DataFrame({"mmd": [0.1]})), "lacks the index or `.attrs`"),
+        (lambda x, y: pl.evaluation(x, y, scores=pd.DataFrame({"mmd": [0.1]})), "is not an `Evaluation`"),
     ],
 )
 def test_errors_say_what_to_do(real, generated, call, message: str) -> None:

@@ -55,8 +55,8 @@ ASKING = [
     Bad("a category unseen", generate({"cell_type": "B"}), "'cell_type'", "'B'", "Did you mean 'b'?"),
     Bad("two categories", generate({"cell_type": [*"ab"]}), "`conditions['cell_type']`", "'a', 'b'", "a DataFrame"),
     Bad("a drug unseen", generate({"guide": "C", "dose": 1.0}), "'guide'", "'C'", "'A', 'B'"),
-    Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Give one in 'dose'"),
-    Bad("a dose without drug", generate({"dose": 1.0}), "dose 1.0", "without a perturbation", "'guide'"),
+    Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Pass one in 'dose'"),
+    Bad("a dose without drug", generate({"dose": 1.0}), "dose 1.0", "has no perturbation", "'guide'"),
     Bad("an infinite age", generate({"age": np.inf}), "age", "inf", "finite numbers"),
     Bad("an age too large", generate({"age": 1e300}), "age", "1e+300", "finite numbers"),
     Bad("no rows", generate(pd.DataFrame({"cell_type": []}), None), "`conditions`", "no rows", "Give a row"),
@@ -102,7 +102,7 @@ ASKING = [
     Bad("an empty cell", read(set_x(empty_cell)), "`adata.X`", "'cell4'", "filter_cells"),
     Bad("no cell", read(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
     Bad("cells of no position", lambda m, _: m.get_nll(indices=[60]), "`indices`", "60", "60 cells"),
-    Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "chooses"),
+    Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "selects"),
     Bad(
         "a gene unseen", lambda m, _: m.get_normalized_expression(gene_list=["CD3"]), "`gene_list`", "'CD3'", "not know"
     ),

@@ -86,7 +86,7 @@ CALLS = {
     in_groups: "fewer than 20",
     loadings: "mostly noise",
     evaluated: "NaN for want of cells",
-    copied: "resemble training cells",
+    copied: "closer to training cells",
     one_metric: "needs",
 }
 

@@ -169,7 +169,7 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
         ({"n_donors": []}, ValueError, "`n_donors` is 0: pass a whole number of at least 2"),
         ({"test": lambda _: np.ones(300)}, TypeError, "`test` returned array.*: return a pandas Series of p-values"),
         ({"test": lambda _: pd.Series(np.ones(300))}, TypeError, "`test` returned .*, with the genes as index"),
-        ({"share_changed": 0.01}, ValueError, "`share_changed` is 0.01, that is 1 of 100 genes of low expression"),
+        ({"share_changed": 0.01}, ValueError, "`share_changed` is 0.01, which selects 1 of 100 genes of low"),
         ({"experiment": {"pared": True}}, TypeError, "no argument 'pared'. Did you mean 'paired'"),
         ({"experiment": {"seed": 1}}, TypeError, "no argument 'seed'. It is an argument of `power`"),
     ],

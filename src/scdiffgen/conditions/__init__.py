@@ -1,4 +1,4 @@
-"""Conditions: what one is, how a user writes one, and the class that carries them to the network and back."""
+"""Conditions of cells: specification, perturbation syntax, requests, and their numeric form."""
 
 from scdiffgen._codes import Code, backoff_levels, group_by_row, have_exactly
 

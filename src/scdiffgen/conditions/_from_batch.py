@@ -1,4 +1,4 @@
-"""The conditions of registered cells or of a minibatch, from the codes that are stored beside the cells."""
+"""Decode stored codes of registered cells or a minibatch to conditions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from ._spec import ConditionSpec, namespace_of
 
 
 def conditions_from_batch(tensors: Mapping[str, Array], specs: Sequence[ConditionSpec]) -> Conditions[Array]:
-    """Read codes ``(cells, columns)`` (:class:`Code`, below 0 padding; also whole floats) by registry key."""
+    """Decode codes ``(cells, columns)`` by registry key (integers or whole floats; :class:`Code` if negative)."""
     readers = {"category": _category, "number": _number, "set": _set, "hierarchy": _hierarchy}
     by_name = {spec.name: readers[spec.kind](tensors[spec.registry_key], spec) for spec in specs}
     return Conditions(by_name, len(next(iter(tensors.values()))) if tensors else 0)

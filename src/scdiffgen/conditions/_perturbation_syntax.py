@@ -1,4 +1,4 @@
-"""What was done to a cell, as text in many forms (``"KLF1+BAK1"``, doses ``"0.5+2.0"``), and as doses by name."""
+"""Parse perturbations and doses (``"KLF1+BAK1"``, ``"0.5+2.0"``) to doses by name."""
 
 import math
 import re
@@ -13,20 +13,20 @@ from scdiffgen._messages import counted, listed
 
 Treatment = dict[str, float]
 
-SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # beyond, numbers or their squares are none in single precision
-MOST_PARTS = 100  # of a combination: every pair of parts is a term of its interaction, 4,950 pairs in one cell
+SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # outside, squares under- or overflow in single precision
+MOST_PARTS = 100  # of a combination: each pair of parts is an interaction term, 4,950 pairs per cell
 
 
 @dataclass(frozen=True)
 class PerturbationSyntax:
-    """How perturbations are written: names for "nothing was done", and what stands between the parts."""
+    """Syntax of perturbations: names of controls, and the separator between parts."""
 
     control: tuple[str, ...] = ("control",)
     separator: str = "+"
 
     def __post_init__(self) -> None:
         if not self.control:
-            raise ValueError("`control` names nothing. Give the name of the control, as in `control='ctrl'`.")
+            raise ValueError("`control` names nothing. Pass the name of the control, such as `control='ctrl'`.")
         if not self.separator or not self.separator.strip():
             raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
 
@@ -40,7 +40,7 @@ class PerturbationSyntax:
         return self._canonical(names, self._aligned(self._split_doses(dose), names))
 
     def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> Treatment:
-        """The same of an entry whose parts stand in a column each; None or an empty text is no part."""
+        """Parse an entry with one column per part; ``None`` or an empty text is no part."""
         given_names, given_doses = [], []
         for name, dose in zip(names, doses, strict=True):
             value = dose_number(dose)
@@ -58,11 +58,11 @@ class PerturbationSyntax:
         return self._canonical(given_names, given_doses)
 
     def name(self, treatment: Treatment) -> str:
-        """The names with the separator between them; the first control's name if there is none."""
+        """Join names by the separator; the name of the first control if there is none."""
         return self.separator.join(treatment) if treatment else self.control[0]
 
     def split(self, text: Any) -> list[str]:
-        """The parts in their order, controls among them."""
+        """Split into parts in order, including controls."""
         whole = str(text).strip()
         parts = [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
         unbalanced = [part for part in parts if not _is_balanced(part)]
@@ -71,7 +71,7 @@ class PerturbationSyntax:
         return parts
 
     def advice(self, *texts: Any) -> str:
-        """How names are written that hold the separator, if some of the texts do; else empty."""
+        """Explain how to write names that contain the separator; empty if no text contains it."""
         joined = " ".join(map(str, texts))
         if self.separator not in joined:
             return ""
@@ -82,12 +82,12 @@ class PerturbationSyntax:
         )
 
     def _split_doses(self, dose: Any) -> list[float]:
-        """Doses in the order of the text; the sign in an exponent ("1e+3") is no separator."""
+        """Split doses; the sign in an exponent ("1e+3") is no separator."""
         between = rf"(?<![\d.][eE]){re.escape(self.separator)}"
         return [dose_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
 
     def _aligned(self, doses: list[float], names: list[str]) -> list[float]:
-        """A dose for each name: one that is missing, or a control's, holds for all, and controls need none."""
+        """Align doses to names: a single dose holds for all names, and controls need no dose."""
         treated = [name not in self.control for name in names]
         if len(doses) == len(names):
             return doses
@@ -127,7 +127,7 @@ class PerturbationSyntax:
 
 
 def _is_balanced(name: str) -> bool:
-    """Whether nothing is left of the brackets when pairs are taken out from the inside."""
+    """Test whether brackets are balanced, by removing innermost pairs."""
     brackets = re.sub(r"[^][(){}]", "", name)
     while (outer := re.sub(r"\(\)|\[\]|\{\}", "", brackets)) != brackets:
         brackets = outer
@@ -139,7 +139,7 @@ def _is_given(dose: float) -> bool:
 
 
 def dose_number(dose: Any) -> float:
-    """A dose as a number, -0 as 0; NaN if there is none."""
+    """Convert a dose to a number (-0 becomes 0); NaN if there is none."""
     try:
         if dose is None or dose is pd.NA or (isinstance(dose, str) and not dose.strip()):
             return math.nan

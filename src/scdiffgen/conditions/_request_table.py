@@ -1,4 +1,4 @@
-"""A user's request as one table: a row for each kind of cell, a column for each condition."""
+"""Convert a request to a table with one row per group of cells and one column per condition."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -10,8 +10,8 @@ from scdiffgen._messages import listed
 
 N_CELLS = "n_cells"
 MOST_CELLS = 2**31 - 1
-UNSEEN = "unseen_in_training"  # what generated cells are marked by
-DRAWN = "drawn_conditions"  # which of their conditions were not requested, but drawn
+UNSEEN = "unseen_in_training"  # column: whether no training cell had the requested categories
+DRAWN = "drawn_conditions"  # column: names of conditions that were drawn, not requested
 
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 

@@ -1,4 +1,4 @@
-"""What was registered of a condition: plain values only, saved with the model."""
+"""Specification of a registered condition: plain values that are saved with the model."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Array = TypeVar("Array", np.ndarray, "Tensor")
 
 @dataclass(frozen=True)
 class NumberTransform:
-    """How a number becomes one of order one: ``(value - mean) / scale``, or ``log1p(value / scale)``."""
+    """Scale a number to order one: ``(value - mean) / scale``, or ``log1p(value / scale)``."""
 
     kind: TransformKind = "identity"
     mean: float = 0.0
     scale: float = 1.0
-    unit: str | None = None  # what the user measures in ("uM", "h"); shown, never computed with
+    unit: str | None = None  # unit ("uM", "h"), for display only
 
     @classmethod
     def fit(cls, values: np.ndarray, kind: TransformKind, unit: str | None = None) -> NumberTransform:
-        """Fit to numbers, NaN left out; ``scale`` is the median of positive ones (log1p) or the standard deviation."""
+        """Fit to numbers without NaN; ``scale`` is the median of positive numbers (log1p) or the standard deviation."""
         known = np.asarray(values, dtype=np.float64)
         known = known[~np.isnan(known)]
         if kind == "log1p":
@@ -52,7 +52,7 @@ class NumberTransform:
 
 @dataclass(frozen=True)
 class ConditionSpec:
-    """What the network must know about one registered condition."""
+    """Describe one registered condition to the network."""
 
     name: str  # what users write: the obs column, "cell_type"
     kind: ConditionKind
@@ -61,27 +61,27 @@ class ConditionSpec:
     column: int = 0  # the column within a joint field
     n_categories: int = 0  # ids run from 0 to n_categories - 1 (hierarchy: over all levels together)
     n_slots: int = 1
-    has_values: bool = False  # the values of the parts mean something: a number, or the dose of a set's part
+    has_values: bool = False  # whether parts have values: the number, or the doses of a set
     transform: NumberTransform = field(default_factory=NumberTransform)
-    n_features: int = 0  # length of each category's feature vector; 0 means a learned table instead
-    components: tuple[int, ...] = ()  # of a set with components (knock-outs, drugs): the component of each category
+    n_features: int = 0  # length of the feature vectors of categories; 0 is a learned table
+    components: tuple[int, ...] = ()  # component (knock-out, drug) of each category of a set
 
     @property
     def is_number(self) -> bool:
-        """Whether there are no categories to compare cells by."""
+        """Whether the condition is a number, without categories."""
         return self.kind == "number"
 
     @property
     def is_path(self) -> bool:
-        """Whether the parts stand in an order, from the root of a hierarchy to a leaf, and may end above it."""
+        """Whether the parts are a path in a hierarchy, which may end above a leaf."""
         return self.kind == "hierarchy"
 
     @property
     def is_intervention(self) -> bool:
-        """Whether it is something that was done to the cells."""
+        """Whether the condition is an intervention, such as a perturbation."""
         return self.role == "intervention"
 
 
 def namespace_of(values: np.ndarray | Tensor) -> ModuleType:
-    """NumPy for arrays, torch for tensors (whose functions have the same names), without importing torch."""
+    """Return NumPy for arrays and torch for tensors, without importing torch."""
     return np if isinstance(values, np.ndarray) else sys.modules["torch"]

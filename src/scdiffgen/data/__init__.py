@@ -1,4 +1,4 @@
-"""Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
+"""Registration of cells: fields beyond those of scvi-tools, and encoding of requested conditions."""
 
 from scdiffgen.data._count_checks import LARGEST_LIBRARY, are_counts
 from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields

@@ -1,4 +1,4 @@
-"""Columns of ``.obs`` read with care, and the template of the fields that code them: read, fit and code."""
+"""Strict reading of ``.obs`` columns, and the base class of fields that encode them."""
 
 import warnings
 from abc import abstractmethod
@@ -18,19 +18,19 @@ from scdiffgen.conditions import ConditionSpec
 
 State = Mapping[str, Any]
 
-LARGEST = 1e30  # what is larger overflows in single precision when it is squared or scaled
+LARGEST = 1e30  # larger numbers overflow in single precision when squared or scaled
 
 
 class ColumnsField(BaseAnnDataField):
-    """Encode columns of ``.obs`` in ``.obsm``, and requests by the same state of plain data, which models save."""
+    """Encode columns of ``.obs`` in ``.obsm``, and requests, by one state of plain data that models save."""
 
     registry_key = ""
     attr_name = "obsm"
     attr_key = ""
     is_empty = False
     is_number = False
-    argument = ""  # by which a user names the columns
-    counted = ""  # the entry of a state whose length sums it up
+    argument = ""  # argument that names the columns
+    counted = ""  # entry of the state whose length is the summary statistic
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
         super().__init__()
@@ -40,56 +40,56 @@ class ColumnsField(BaseAnnDataField):
 
     @abstractmethod
     def read(self, cells: AnnData | MuData) -> Any:
-        """What the columns hold; raise if it cannot be coded."""
+        """Read the columns; raise if they cannot be encoded."""
 
     @abstractmethod
     def fit(self, values: Any) -> State:
-        """What is remembered of the cells that are registered first."""
+        """Compute the state from the cells that are registered first."""
 
     @abstractmethod
     def code(self, values: Any, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """Codes ``(cells, columns)``, and the state with what was unseen appended if ``extend``, or else raise."""
+        """Return codes ``(cells, columns)`` and the state, extended by unseen values if ``extend``; raise otherwise."""
 
     @classmethod
     @abstractmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """The conditions that a state describes to the networks."""
+        """Return the conditions that a state describes to the networks."""
 
     @classmethod
     @abstractmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
-        """Codes ``(rows, columns)`` of a user's table as :meth:`code` gives them, where entries may be missing."""
+        """Encode a requested table like :meth:`code`, ``(rows, columns)``; entries may be missing."""
 
     @classmethod
     def request_columns(cls, name: str, state: State) -> list[str]:
-        """Columns of a user's table in which a condition is given."""
+        """Return the columns of a requested table that give a condition."""
         return [name]
 
     @classmethod
     def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
-        """A user's table as registration would read it."""
+        """Convert a requested table to the form that registration reads."""
         return table
 
     def validate_field(self, adata: AnnData | MuData) -> None:
-        """Raise if the columns cannot be coded."""
+        """Raise if the columns cannot be encoded."""
         self.read(adata)
 
     def register_field(self, adata: AnnData | MuData) -> dict[str, Any]:
-        """Code the cells by what occurs in them; return the state."""
+        """Encode cells by a state fitted to them; return the state."""
         return self._coded(adata, None, extend=False)
 
     def transfer_field(
         self, state_registry: State, adata_target: AnnData | MuData, extend_categories: bool = False, **kwargs: Any
     ) -> dict[str, Any]:
-        """Code other cells by an earlier state; ``kwargs`` are what the manager tells all fields."""
+        """Encode other cells by an earlier state; the manager passes ``kwargs`` to all fields."""
         return self._coded(adata_target, state_registry, extend=extend_categories)
 
     def get_summary_stats(self, state_registry: State) -> dict[str, int]:
-        """Count what is registered."""
+        """Count registered entries."""
         return {f"n_{self.registry_key}": len(state_registry[self.counted])}
 
     def view_state_registry(self, state_registry: State) -> rich.table.Table:
-        """The state as a table to print: categories, names and nodes stand beside their codes."""
+        """Format the state as a table of categories, names or nodes with their codes."""
         table = rich.table.Table("Entry", "Code", "Value", title=f"{self.registry_key} State Registry")
         for entry, value in state_registry.items():
             several = isinstance(value, list | tuple | np.ndarray)  # lists become tuples in a registry
@@ -111,20 +111,20 @@ class ColumnsField(BaseAnnDataField):
                 )
 
     def raise_if_changed(self, cells: AnnData | MuData, state: State) -> None:
-        """Raise if the columns, as far as they are there, no longer hold what the cells were coded by."""
+        """Raise if existing columns no longer hold the values by which the cells were encoded."""
         if not set(self.columns) <= set(cells.obs) - {self.attr_key}:
             return
-        with warnings.catch_warnings(action="ignore"):  # they were given at registration
+        with warnings.catch_warnings(action="ignore"):  # warnings were already shown at registration
             codes, _ = self.code(self.read(cells), state, extend=False)
         stored = np.asarray(getattr(cells, self.attr_name)[self.attr_key])
         if not np.array_equal(codes.reshape(stored.shape), stored, equal_nan=stored.dtype.kind == "f"):
             raise ValueError(
                 f"{listed(self.columns)} of `adata.obs` changed after the cells were registered (`{self.argument}`). "
-                "Restore the values, or register the cells again and make a new model."
+                "Restore the values, or register the cells again and create a new model."
             )
 
     def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
-        """Write the codes beside the cells; return the state."""
+        """Write the codes into the AnnData; return the state."""
         values = self.read(cells)
         if known is None:
             known = {**self.fit(values), **({} if self.is_number else categories_in_order(cells.obs, self.columns))}
@@ -134,7 +134,7 @@ class ColumnsField(BaseAnnDataField):
 
 
 def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
-    """The column of ``.obs`` that a user names by an argument."""
+    """Return the column of ``.obs`` that an argument names."""
     if key not in cells.obs.columns:
         modality, _, own = str(key).rpartition(":")
         for name, part in getattr(cells, "mod", {}).items():
@@ -151,7 +151,7 @@ def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
 
 
 def categories_in_order(obs: pd.DataFrame, columns: Sequence[str]) -> State:
-    """What a state remembers of categorical columns: their categories that occur, and whether these are ordered."""
+    """Return the state of categorical columns: occurring categories, and whether they are ordered."""
     typed = [column for column in columns if column in obs and isinstance(obs[column].dtype, pd.CategoricalDtype)]
     used = [obs[column].cat.remove_unused_categories().cat for column in typed]
     return {
@@ -162,7 +162,7 @@ def categories_in_order(obs: pd.DataFrame, columns: Sequence[str]) -> State:
 
 
 def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
-    """A table in which categorical columns have the registered categories, then those that are new, in their order."""
+    """Convert categorical columns to the registered categories in their order, followed by new ones."""
     stored = (state.get(f"categorical_{name}", ()) for name in ("columns", "values", "ordered"))
     for column, known, ordered in zip(*stored, strict=True):
         if column in table:
@@ -172,7 +172,7 @@ def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
 
 
 def _spelling(name: Any) -> Any:
-    """One spelling of a category in any type: of numbers and truth values their value, else the text."""
+    """Normalise the spelling of a category: the value of numbers and booleans, else the text."""
     text = name.decode(errors="replace") if isinstance(name, bytes) else str(name).strip()
     try:
         return float({"true": "1", "false": "0"}.get(text.casefold(), text))
@@ -181,12 +181,12 @@ def _spelling(name: Any) -> Any:
 
 
 def requested_column(table: pd.DataFrame, name: str) -> pd.Series:
-    """The column of a request; all is missing where it has none."""
+    """Return a column of a request; all missing if there is none."""
     return table[name] if name in table else pd.Series(np.nan, index=table.index, name=name)
 
 
 def raise_if_missing(columns: Sequence[pd.Series], place: str, way_out: str) -> None:
-    """Raise if a cell has a value in none of the columns; ``place`` is the argument as the user wrote it."""
+    """Raise if a cell has no value in any column; ``place`` names the argument in the error."""
     missing = np.all([column.isna().to_numpy(dtype=bool) for column in columns], axis=0)
     if missing.any():
         n, first = int(missing.sum()), columns[0].index[missing.argmax()]
@@ -197,13 +197,13 @@ def raise_if_missing(columns: Sequence[pd.Series], place: str, way_out: str) -> 
 
 
 def entries_of(column: pd.Series) -> list[Any]:
-    """The entries of a column as plain Python values, None where one is missing."""
+    """Return the entries of a column as Python values, ``None`` where missing."""
     entries = column.astype(object)
     return [plain(entry) for entry in entries.where(entries.notna(), None)]
 
 
 def numbers(column: pd.Series, argument: str) -> np.ndarray:
-    """A column as float64, NaN where an entry is missing; numbers that are written as text are read."""
+    """Convert a column to float64, NaN where missing; numbers written as text are parsed."""
     entries = column.astype(object)
     real = entries if column.dtype.kind != "c" else entries.map(str)
     values = pd.to_numeric(real, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
@@ -217,6 +217,6 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
             first = int(bad.argmax())
             raise ValueError(
                 f"`{argument}={column.name!r}`: {entries.iloc[first]!r} in cell {column.index[first]!r}"
-                f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Give finite numbers, or NaN where it is unknown."
+                f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Pass finite numbers, or NaN where unknown."
             )
     return values + 0.0  # -0 is 0

@@ -1,4 +1,4 @@
-"""Counts checked value by value, block by block (a file need not fit in memory)."""
+"""Checks of count matrices, block by block, so that a file need not fit in memory."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,27 +11,27 @@ import zarr
 from anndata.abc import CSCDataset, CSRDataset
 from scipy import sparse
 
-BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
-N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
+BLOCK_VALUES = 2**24  # values per block: 128 MiB as float64
+N_BLOCKS_LOOKED_AT = 8  # blocks of a matrix on disk, unless all of it is checked
 N_CELLS_LOOKED_AT = 100  # to detect rounded values
-LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
-MANY_GENES = 10  # of a cell with one value, where smaller values are not to be expected in none
+LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd number
+MANY_GENES = 10  # genes with one value in a cell above which smaller values must occur, too
 
 
 @dataclass
 class CountReport:
-    """What is wrong with a matrix as counts: nothing if there is no ``first`` fault and no empty or full cell."""
+    """Faults of a matrix of counts; it is valid without a ``first`` fault and empty or full cells."""
 
-    faults: dict[str, int]  # how many values are "negative", "fractional" and so on
-    first: tuple[int, int, float] | None  # cell, gene and value of the first bad value found
-    advice: str  # by what seems to have been done to values that are no counts
-    rounded: bool  # whole numbers that seem to be rounded after normalisation for sequencing depth
+    faults: dict[str, int]  # number of values that are "negative", "fractional" and so on
+    first: tuple[int, int, float] | None  # cell, gene and value of the first fault
+    advice: str  # by the probable transformation of values that are not counts
+    rounded: bool  # whether values seem rounded after normalisation for sequencing depth
     empty_cells: np.ndarray
-    full_cells: np.ndarray  # with more molecules than LARGEST_LIBRARY
+    full_cells: np.ndarray  # cells with more molecules than LARGEST_LIBRARY
 
 
 def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
-    """Look at the values of a matrix; of one that is not in memory, if not ``whole``, at blocks spread over it."""
+    """Check the values of a matrix; of a matrix on disk, unless ``whole``, only blocks spread over it."""
     faults: Counter[str] = Counter()
     first: tuple[int, int, float] | None = None
     advice, rounded = "", False
@@ -52,7 +52,7 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
 
 
 def holds_counts(matrix: Any) -> bool:
-    """Whether a matrix, of which some blocks are looked at, can be registered as counts."""
+    """Test whether a matrix can be registered as counts, by some of its blocks."""
     try:
         report = check_counts(matrix, whole=False)
     except TypeError:
@@ -61,18 +61,18 @@ def holds_counts(matrix: Any) -> bool:
 
 
 def are_counts(values: Any) -> bool:
-    """Whether all values of a minibatch are whole, not negative, and counted exactly."""
+    """Test whether all values of a minibatch are nonnegative whole numbers that are represented exactly."""
     return bool(((values >= 0) & (values <= LARGEST_LIBRARY) & (values % 1 == 0)).all())
 
 
 def row_totals(block: Any) -> np.ndarray:
-    """Sums of the rows ``(rows,)`` in double precision: integers of 64 bits would wrap."""
+    """Sum the rows ``(rows,)`` in double precision, because 64-bit integers would overflow."""
     summable = block.astype(np.float64) if sparse.issparse(block) else block
     return np.asarray(summable.sum(axis=1, dtype=np.float64)).ravel()
 
 
 def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
-    """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
+    """Yield first row, first column and values of blocks, cut along the storage order of the matrix."""
     lazy = hasattr(matrix, "compute")
     in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
     if isinstance(matrix, np.ma.MaskedArray):
@@ -100,14 +100,14 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
 
 
 def with_one_index_type(matrix: Any) -> Any:
-    """Give a CSR or CSC matrix indices of one type, which SciPy would otherwise copy for each slice."""
+    """Convert the indices of a CSR or CSC matrix to one type; otherwise SciPy copies them for each slice."""
     if matrix.indices.dtype == matrix.indptr.dtype:
         return matrix
     return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def each_once(matrix: Any) -> Any:
-    """The same CSR or CSC matrix with every entry stored once and in order; a copy if it is not so already."""
+    """Sort and sum duplicate entries of a CSR or CSC matrix, in a copy if necessary."""
     if matrix.has_canonical_format:
         return matrix
     matrix = matrix.copy()
@@ -116,16 +116,16 @@ def each_once(matrix: Any) -> Any:
 
 
 def _faults(block: Any) -> dict[str, np.ndarray]:
-    """Which stored values are no counts, by what is wrong with them."""
+    """Select stored values that are not counts, by fault."""
     values = block.data if sparse.issparse(block) else block.ravel()
-    finite, most = np.isfinite(values), np.float32(LARGEST_LIBRARY)  # which half precision cannot hold
+    finite, most = np.isfinite(values), np.float32(LARGEST_LIBRARY)  # too large for half precision
     fractional = (values != np.floor(values)) & (values >= 0)
     found = {"negative": values < 0, "fractional": fractional, f"larger than {most:,.0f}": values > most}
     return {**{fault: where & finite for fault, where in found.items()}, "not finite": ~finite}
 
 
 def _entry(block: Any, place: int) -> tuple[int, int, float]:
-    """Row, column and value of one stored value."""
+    """Return row, column and value of one stored value."""
     if not sparse.issparse(block):
         row, column = divmod(place, block.shape[1])
         return row, column, block[row, column].item()
@@ -134,17 +134,17 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
 
 
 def _advice(found: dict[str, np.ndarray], value: float) -> str:
-    """What to do about values that are no counts: their faults, and the first of them."""
+    """Advise on values that are not counts, by their faults and the first value."""
     if value > LARGEST_LIBRARY:
         return (
-            "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
-            "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
+            "Single precision does not count them exactly. In an unsigned type, they may be negative differences, as "
+            "after ambient correction: subtract in a signed type, and set negative values to 0. If they are sums of "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
     if found["negative"].any():
         return "They look scaled or centred. Pass raw counts"
     if not found["fractional"].any():
-        return "NaN and infinite values come of dividing by zero. Pass raw counts"
+        return "NaN and infinite values result from division by zero. Pass raw counts"
     return (
         "Only estimated counts (of CellBender or RSEM) may be rounded: `adata.layers['counts'] = np.rint(...)`, and "
         "`layer='counts'`. If they are normalised or log-transformed, do not round them. Pass raw counts"
@@ -152,7 +152,7 @@ def _advice(found: dict[str, np.ndarray], value: float) -> str:
 
 
 def _is_rounded(block: Any) -> bool:
-    """Detect depth-normalised and rounded counts: multiples of a unit above 1 leave out small whole numbers."""
+    """Detect depth-normalised and rounded counts: multiples of a unit above 1 skip small whole numbers."""
     first = block[:N_CELLS_LOOKED_AT]
     dense = np.asarray(first.toarray() if sparse.issparse(first) else first, dtype=np.float64)
     cells = [np.unique(cell[cell > 0], return_counts=True) for cell in dense]

@@ -1,4 +1,4 @@
-"""The registered counts: their field, of an AnnData or of a modality, which checks them and stores them by rows."""
+"""Fields of counts of an AnnData or a modality, which check counts and store them as CSR."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 class CountsField(LayerField):
-    """Register molecule counts of ``adata.X`` or a layer: finite non-negative integers, as CSR of one index type."""
+    """Register molecule counts of ``adata.X`` or a layer: finite nonnegative integers, as CSR with one index type."""
 
     def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
         super().__init__(registry_key, layer, is_count_data=True, correct_data_format=False)
         self._may_be_empty = may_be_empty
 
     def validate_field(self, adata: AnnData) -> None:
-        """Raise if the data are no counts, of which only some blocks are looked at if they are not in memory."""
+        """Raise if the data are not counts; only some blocks of data on disk are checked."""
         if self.attr_key is not None and self.attr_key not in adata.layers:
             layers = [name for name in adata.layers if name is not None]
             raise KeyError(
@@ -60,13 +60,13 @@ class CountsField(LayerField):
             )
 
     def where_counts_are(self, adata: AnnData) -> CountsField:
-        """The field of cells that a model is shown: ``.X`` where they have no layers, as generated cells have none."""
+        """Return the field of new cells: ``.X`` for cells without layers, such as generated cells."""
         if self.attr_key is None or any(name is not None for name in adata.layers):
             return self
         return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
 
     def check_again(self, adata: AnnData) -> None:
-        """Raise if the data are no counts (any more): on disk some were looked at, in memory all may be replaced."""
+        """Raise if the data are not, or no longer, counts; all values are checked."""
         self._raise_unless_counts(adata, self.get_field_data(adata), whole=True)
 
     def _raise_unless_counts(self, adata: AnnData, matrix: Any, *, whole: bool) -> CountReport:
@@ -74,7 +74,7 @@ class CountsField(LayerField):
             report = check_counts(matrix, whole=whole)
         except TypeError as error:
             raise ValueError(
-                f"{self._place}: {error}. Give a numeric array or a CSR matrix in memory (`adata.to_memory()`), or "
+                f"{self._place}: {error}. Pass a numeric array or a CSR matrix in memory (`adata.to_memory()`), or "
                 "open the file with `anndata.read_h5ad(path, backed='r')`."
             ) from error
         if report.first is not None:
@@ -95,7 +95,7 @@ class CountsField(LayerField):
         if len(report.empty_cells) and not self._may_be_empty:
             names = adata.obs_names[report.empty_cells]
             raise ValueError(
-                f"{self._place}: {counted(len(names), 'cell')} without a single molecule ({listed(names)}). "
+                f"{self._place}: {counted(len(names), 'cell')} without a molecule ({listed(names)}). "
                 "Remove them first: `sc.pp.filter_cells(adata, min_counts=1)`."
             )
         return report
@@ -106,7 +106,7 @@ class CountsField(LayerField):
         matrix = by_rows = self.get_field_data(adata)
         if isinstance(matrix, CSCDataset):
             warn_user(
-                f"{self._place} is stored by columns on disk: every mini-batch will read all of it. Write it by rows "
+                f"{self._place} is stored by columns on disk, so each minibatch reads all of it. Write it by rows "
                 "(`adata.X = adata.X.tocsr()` before `adata.write_h5ad(path)`)."
             )
         elif isinstance(matrix, np.ndarray):
@@ -123,10 +123,10 @@ class CountsField(LayerField):
         return state
 
     def transfer_field(self, state_registry: dict[str, Any], adata_target: AnnData, **kwargs: Any) -> dict[str, Any]:
-        """Register other cells, which must have the same genes in the same order."""
+        """Register other cells with the same genes in the same order."""
         expected, found = np.asarray(state_registry[self.COLUMN_NAMES_KEY]), np.asarray(adata_target.var_names)
         missing = expected[~np.isin(expected, found)]
-        way_out = "Bring them in order with `adata = adata[:, model.get_var_names()].copy()`."
+        way_out = "Reorder them by `adata = adata[:, model.get_var_names()].copy()`."
         if len(missing):
             raise ValueError(
                 f"{counted(len(missing), 'gene')} of the {len(expected):,} registered ones are missing from "
@@ -145,7 +145,7 @@ class CountsField(LayerField):
 
 
 def _where_counts_are(adata: AnnData, layer: str | None) -> str:
-    """The other matrices of the cells that hold counts, and how each is registered."""
+    """Name other matrices of the cells that hold counts, and how to register them."""
     layers = [name for name in adata.layers if name not in (None, layer) and holds_counts(adata.layers[name])]
     places = [f"{listed(layers)} are in `adata.layers` (pass `layer=`)"] if layers else []
     if layer is not None and holds_counts(adata.X):
@@ -156,7 +156,7 @@ def _where_counts_are(adata: AnnData, layer: str | None) -> str:
 
 
 class ModalityCountsField(BaseMuDataWrapperClass):
-    """Register molecule counts of one modality; cells of other data that lack the modality have no molecule of it."""
+    """Register molecule counts of one modality; new cells without the modality have empty counts."""
 
     def __init__(self, registry_key: str, layer: str | None, modality: str, *, may_be_empty: bool = False) -> None:
         super().__init__(mod_key=modality, mod_required=True)
@@ -168,21 +168,21 @@ class ModalityCountsField(BaseMuDataWrapperClass):
             return super().register_field(mdata)
 
     def transfer_field(self, state_registry: dict[str, Any], mdata_target: MuData, **kwargs: Any) -> dict[str, Any]:
-        """Register other cells, which have the same genes in the same order, or lack the modality."""
+        """Register other cells with the same genes in the same order, or without the modality."""
         if self.mod_key not in mdata_target.mod or not mdata_target.mod[self.mod_key].n_obs:
             return dict(state_registry)
         with self._named():
             return super().transfer_field(state_registry, mdata_target, **kwargs)
 
     def check_again(self, mdata: MuData) -> None:
-        """Raise if a modality holds no counts (any more)."""
+        """Raise if the modality does not, or no longer, hold counts."""
         if self.mod_key in mdata.mod and mdata.mod[self.mod_key].n_obs:
             with self._named():
                 self._adata_field.check_again(mdata.mod[self.mod_key])
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Say of what modality a message speaks."""
+        """Name the modality in errors."""
         try:
             yield
         except (KeyError, ValueError) as error:
@@ -191,20 +191,20 @@ class ModalityCountsField(BaseMuDataWrapperClass):
 
 
 def modality_fields(modalities: Sequence[str], layers: Mapping[str, str | None]) -> list[ModalityCountsField]:
-    """The fields of the counts of all modalities; those of the first are where an AnnData's are in a minibatch."""
+    """Create the count fields of all modalities; the first has the registry key of an AnnData's counts."""
     several = len(modalities) > 1
     keys = counts_key_of(modalities)
     return [ModalityCountsField(key, layers.get(name), name, may_be_empty=several) for name, key in keys.items()]
 
 
 def check_counts_again(manager: AnnDataManager) -> None:
-    """Raise if the registered cells hold no counts (any more), all of which are looked at."""
+    """Raise if registered cells do not, or no longer, hold counts; all values are checked."""
     for field in manager.fields:
         if isinstance(field, CountsField | ModalityCountsField):
             field.check_again(manager.adata)
 
 
 def counts_key_of(modalities: Sequence[str]) -> dict[str, str]:
-    """Registry key of each modality's counts; the first has that of an AnnData's."""
+    """Map modalities to registry keys of their counts; the first has the key of an AnnData's counts."""
     first = REGISTRY_KEYS.X
     return {name: f"{first}_{name}" if position else first for position, name in enumerate(modalities)}

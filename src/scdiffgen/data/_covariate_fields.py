@@ -1,4 +1,4 @@
-"""Categories (one column, several as one field, or one of descriptions in words) and numbers in ``.obs``."""
+"""Fields of categories, text descriptions and numbers in ``.obs``."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
 class CategoricalCovariatesField(ColumnsField):
-    """Encode several columns of categories, each on its own, and reject unseen categories of every type."""
+    """Encode several columns of categories independently, and reject unseen categories of any type."""
 
     counted = "field_keys"
     argument = "categorical_covariate_keys"
 
     def read(self, cells: AnnData | MuData) -> list[pd.Series]:
-        """The columns; containers, dates and intervals in them raise, as they could not be requested afterwards."""
+        """Read the columns; raise for containers, dates and intervals, which could not be requested later."""
         columns = [obs_column(cells, key, self.argument) for key in self.columns]
         for column in columns:
             place, name = f"`{self.argument}={column.name!r}`", f"adata.obs[{column.name!r}]"
@@ -38,7 +38,7 @@ class CategoricalCovariatesField(ColumnsField):
         return columns
 
     def fit(self, values: list[pd.Series]) -> State:
-        """The categories that occur, in a column's own order if it is categorical and sorted otherwise."""
+        """Collect the occurring categories, in their order if categorical, sorted otherwise."""
         fitted = []
         for column in values:
             used = column.astype("category").cat.remove_unused_categories()
@@ -48,7 +48,7 @@ class CategoricalCovariatesField(ColumnsField):
                 n_singletons = counted(len(singletons), "category", "categories")
                 warn_user(
                     f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
-                    "hardly anything can be learned about a category from one cell."
+                    "little can be learned from one cell, so merge or remove such categories."
                 )
             fitted.append(categories)
         return self.pack(fitted)
@@ -64,20 +64,20 @@ class CategoricalCovariatesField(ColumnsField):
                     "Leave these cells out, rename the category, or add it to a trained model (`load_query_data`)."
                 )
             self.raise_if_same_spelling(str(column.name), unseen, known)
-            # never numbers turned to text
+            # numbers are never converted to text
             dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
             codes.append(positions)
             extended.append(np.concatenate([known.astype(dtype), unseen.astype(dtype)]))
         return np.stack(codes, axis=1), self.pack(extended)
 
     def pack(self, categories: Sequence[np.ndarray]) -> State:
-        """The state as scvi-tools keeps it."""
+        """Return the state in the format of scvi-tools."""
         counts = [len(each) for each in categories]
         return {"field_keys": list(self.columns), "mappings": list(categories), "n_cats_per_key": counts}
 
     @classmethod
     def categories(cls, state: State) -> dict[str, np.ndarray]:
-        """The categories of each column in the order of their codes."""
+        """Return the categories of each column in the order of their codes."""
         by_name = zip(state["field_keys"], state["mappings"], strict=True)
         return {str(name): np.asarray(categories) for name, categories in by_name}
 
@@ -105,7 +105,7 @@ class CategoricalCovariatesField(ColumnsField):
 
 
 class StrictCategoricalObsField(CategoricalCovariatesField):
-    """One column of categories, coded in ``.obs``; without one all cells are one category, which is no condition."""
+    """Encode one column of categories in ``.obs``; without a column, all cells have one category (no condition)."""
 
     attr_name = "obs"
     counted = "categorical_mapping"
@@ -142,10 +142,10 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
 
 
 class TextField(StrictCategoricalObsField):
-    """One column of descriptions: categories, of which each is embedded once by a sentence encoder, and kept."""
+    """Encode one column of text descriptions as categories, each embedded once by a sentence encoder."""
 
     def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """Positions among the descriptions; no known one is embedded again."""
+        """Encode descriptions; only new ones are embedded."""
         codes, coded = super().code(values, state, extend=extend)
         known = state.get("features", np.zeros((0, TEXT_DIM), dtype=np.float32))
         new = coded["categorical_mapping"][len(known) :]
@@ -159,7 +159,7 @@ class TextField(StrictCategoricalObsField):
 
 
 class ContinuousCovariatesField(ColumnsField):
-    """Columns of numbers; NaN is missing."""
+    """Encode columns of numbers; NaN is missing."""
 
     is_number = True
     counted = "columns"
@@ -170,7 +170,7 @@ class ContinuousCovariatesField(ColumnsField):
         return np.stack([numbers(column, self.argument) for column in columns], axis=1)
 
     def fit(self, values: np.ndarray) -> State:
-        """Columns, and what the transform of each needs (scvi-tools allows no list of dicts, and no dots in a key)."""
+        """Fit the transforms of the columns (scvi-tools allows no list of dicts, and no dots in a key)."""
         for key, known in zip(self.columns, ~np.isnan(values).all(axis=0), strict=True):
             if not known:
                 raise ValueError(f"`{self.argument}`: column {key!r} has no number. Leave it out.")
@@ -183,7 +183,7 @@ class ContinuousCovariatesField(ColumnsField):
 
     @staticmethod
     def transforms(state: State) -> dict[str, NumberTransform]:
-        """The transform of each column."""
+        """Return the transform of each column."""
         fitted = zip(state["columns"], state["means"], state["scales"], strict=True)
         return {str(name): NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
 
@@ -206,11 +206,11 @@ class ContinuousCovariatesField(ColumnsField):
 
 
 def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions ``(cells,)`` among the categories with the unseen ones appended, and the unseen ones."""
+    """Return indices ``(cells,)`` into the categories with unseen ones appended, and the unseen categories."""
     values = column.astype("category").cat.remove_unused_categories()
     own = values.cat.categories
     positions = pd.Index(categories).get_indexer(own)
     unseen = own[positions < 0].to_numpy()
     positions[positions < 0] = len(categories) + np.arange(len(unseen))
-    with_missing = np.append(positions, Code.MISSING)  # pandas codes a missing entry -1, the last
+    with_missing = np.append(positions, Code.MISSING)  # pandas encodes missing entries as -1, the last position
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen

@@ -1,4 +1,4 @@
-"""Codes of conditions as the columns that were registered: the inverse of coding a request."""
+"""Decode condition codes to the registered columns."""
 
 import math
 
@@ -15,7 +15,7 @@ from scdiffgen.data._registered import Registry, categories_of_condition, condit
 def decode_conditions(
     registry: Registry | AnnDataManager, conditions: Conditions[np.ndarray], table: pd.DataFrame
 ) -> pd.DataFrame:
-    """Decode conditions to the registered columns, a row a cell; NaN where missing, and dose 0 for a control."""
+    """Decode conditions to the registered columns, one row per cell; NaN where missing, dose 0 for a control."""
     columns: dict[str, np.ndarray] = {}
     for spec in condition_specs(registry):
         state, nothing = required_state(registry, spec.registry_key), np.zeros((conditions.n_cells, spec.n_slots), int)
@@ -39,14 +39,14 @@ def decode_conditions(
 
 
 def _chosen(names: np.ndarray, ids: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Names of some ids, NaN elsewhere."""
+    """Look up names of ids, NaN elsewhere."""
     entries = np.full(len(ids), np.nan, dtype=object)
     entries[there] = names.astype(object)[ids[there]]
     return entries
 
 
 def _shortest(values: np.ndarray) -> np.ndarray:
-    """Numbers of single precision as a user writes them: 0.1, and not the nearest number in double precision."""
+    """Convert single-precision numbers to the shortest double, such as 0.1."""
     distinct, places = np.unique(values.astype(np.float32), return_inverse=True)
     return np.array([float(str(value)) for value in distinct])[places.ravel()]
 
@@ -54,7 +54,7 @@ def _shortest(values: np.ndarray) -> np.ndarray:
 def _treatment_columns(
     condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
 ) -> dict[str, np.ndarray]:
-    """Columns of perturbations and doses, spelled as in most of the registered cells."""
+    """Decode columns of perturbations and doses, spelled as in most registered cells."""
     ids, doses, mask, given = condition
     rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
     which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()

@@ -1,4 +1,4 @@
-"""Places of the cells in a hierarchy, as ids of nodes from root to leaf; a node is the path that leads to it."""
+"""Field of hierarchies, encoded as ids of nodes from root to leaf; a node is a path from the root."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +17,13 @@ NAME = "hierarchy"  # of the condition
 
 
 class HierarchyField(ColumnsField):
-    """The place of each cell in a hierarchy, known down to some level; codes are -1 below it."""
+    """Encode the path of each cell in a hierarchy, known down to some level; codes are -1 below it."""
 
     counted = "nodes"
     argument = "hierarchy_keys"
 
     def read(self, cells: AnnData | MuData) -> list[Path]:
-        """The path of each cell, the root first; missing entries at the lower end shorten it."""
+        """Read the path of each cell from the root; missing entries at the lower end shorten it."""
         levels = [obs_column(cells, key, self.argument) for key in self.columns]
         root = levels[0]
         place = f"`{self.argument}`, column {root.name!r}"
@@ -35,7 +35,7 @@ class HierarchyField(ColumnsField):
             if below:
                 raise ValueError(
                     f"`{self.argument}`: cell {root.index[cell]!r} has a {below[0]!r} but no {levels[depth].name!r} "
-                    "above it. Give the levels from the root down without a gap."
+                    "above it. Fill the levels from the root down without a gap."
                 )
             paths.append(entries[:depth])
         return paths
@@ -44,7 +44,7 @@ class HierarchyField(ColumnsField):
         return {"columns": list(self.columns), "nodes": nodes_of(values)}
 
     def code(self, values: list[Path], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """Ids of the nodes; an unseen one stays at its last known parent, with a warning, and an unseen root raises."""
+        """Encode nodes; unseen nodes become their last known parent, with a warning; unseen roots raise."""
         nodes = _nodes(state)
         known = set(nodes)
         unseen = [node for node in nodes_of(values) if node not in known]
@@ -59,12 +59,12 @@ class HierarchyField(ColumnsField):
             raise ValueError(
                 f"`{self.argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
                 f"{self.columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
-                "Leave these cells out, or rename the place."
+                "Leave these cells out, or rename the root."
             )
         elif unseen:
             warn_user(
-                f"`{self.argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at "
-                "the parent that is known."
+                f"`{self.argument}`: {counted(len(unseen), 'unseen node')} ({listed(unseen)}); these cells get the "
+                "last known parent."
             )
         return encode_paths(values, nodes, len(self.columns)), {**state, "nodes": nodes}
 
@@ -79,7 +79,7 @@ class HierarchyField(ColumnsField):
 
     @classmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
-        """Ids of the nodes, of which users may leave out levels."""
+        """Encode nodes of a request, in which levels may be omitted."""
         levels, nodes = list(state["columns"]), _nodes(state)
         given = {level: entries_of(table[level]) for level in levels if level in table}
         paths: list[Path] = []
@@ -93,13 +93,13 @@ class HierarchyField(ColumnsField):
 
 
 def nodes_of(paths: Sequence[Path]) -> list[Path]:
-    """All nodes on the way to some places, level by level; the position of a node is its id."""
+    """List all nodes on given paths, level by level; the position of a node is its id."""
     nodes = {path[: depth + 1] for path in set(paths) for depth in range(len(path))}
     return sorted(nodes, key=lambda node: (len(node), [(type(name).__name__, name) for name in node]))
 
 
 def encode_paths(paths: Sequence[Path], nodes: Sequence[Path], n_levels: int) -> np.ndarray:
-    """Ids ``(cells, n_levels)`` int64 of the nodes on each path, -1 below the last known one."""
+    """Encode paths as node ids ``(cells, n_levels)`` int64, -1 below the last known node."""
     ids = {node: code for code, node in enumerate(nodes)}
     row_of_path = {}
     for path in set(paths):
@@ -109,7 +109,7 @@ def encode_paths(paths: Sequence[Path], nodes: Sequence[Path], n_levels: int) ->
 
 
 def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[Path]) -> Path:
-    """The node that a user names by some levels, at least one: those above it may be left out where it is clear."""
+    """Find the node named by at least one level; higher levels may be omitted if the node is unique."""
     positions = {levels.index(level): plain(name) for level, name in given.items()}
     depth = max(positions) + 1
     same_level = [node for node in nodes if len(node) == depth]
@@ -118,16 +118,16 @@ def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[P
         return found[0]
     requested = ", ".join(f"{levels[level]}={name!r}" for level, name in sorted(positions.items()))
     if found:
-        raise ValueError(f"{requested} is in several places: {listed(found)}. Give {levels[0]!r} too.")
+        raise ValueError(f"{requested} is at several nodes: {listed(found)}. Pass {levels[0]!r}, too.")
     names = list(dict.fromkeys(node[-1] for node in same_level))
     elsewhere = [node[:-1] for node in same_level if node[-1] == positions[depth - 1]]
     if elsewhere:
         raise ValueError(
-            f"There is no place {requested}; {positions[depth - 1]!r} is registered under {listed(elsewhere)}."
+            f"There is no node {requested}; {positions[depth - 1]!r} is registered under {listed(elsewhere)}."
         )
     raise ValueError(
-        f"There is no place {requested}; the registered {levels[depth - 1]!r} are {listed(names)}."
-        f"{did_you_mean(positions[depth - 1], names)} Leave the level out to stay at its parent."
+        f"There is no node {requested}; the registered {levels[depth - 1]!r} are {listed(names)}."
+        f"{did_you_mean(positions[depth - 1], names)} Leave the level out to request its parent."
     )
 
 

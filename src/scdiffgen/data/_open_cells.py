@@ -1,4 +1,4 @@
-"""Cells in files, as an AnnData whose counts stay on disk."""
+"""Open cells in files as an AnnData whose counts stay on disk."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ FILE_COLUMN = "file"
 def open_cells(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, layer: str | None = None
 ) -> AnnData:
-    """Open cells in one file or several, their counts on disk.
+    """Open cells in one or several files, with counts on disk.
 
-    What is read is ``.obs``, ``.var`` and, of the first file, ``.uns``. The counts are read when a model asks for them,
-    block by block.
+    Only ``.obs``, ``.var`` and the ``.uns`` of the first file are read into memory. Models read the counts block by
+    block when they need them.
 
     Parameters
     ----------
     paths
-        Files ``.h5ad``, folders ``.zarr`` or their addresses, such as ``"s3://bucket/atlas.zarr"``; or several of them
-        with the same genes in the same order.
+        Path or paths of ``.h5ad`` files and ``.zarr`` folders, or addresses such as ``"s3://bucket/atlas.zarr"``.
+        Several files need the same genes in the same order.
     layer
-        Layer that holds the counts; ``None`` for ``X``. They become the ``.X`` of what is returned.
+        Layer of the counts; ``None`` is ``X``. The counts become the ``.X`` of the result.
 
     Returns
     -------
-    The cells, to be registered with :func:`scdiffgen.model.setup_anndata`. Of several files ``.obs["file"]`` says where
-    a cell comes from; where the names of two cells are the same, all get that of their file appended.
+    The cells, to register by :func:`scdiffgen.model.setup_anndata`. For several files, ``.obs["file"]`` names the file
+    of each cell; if cell names are not unique, the name of the file is appended to all of them.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If a file does not exist.
     KeyError
-        If there is no such layer.
+        If a file lacks the layer.
     ValueError
-        If a file is neither, or the genes differ between files.
+        If a file is neither ``.h5ad`` nor ``.zarr``, or the genes differ between files.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def open_cells(
     """
     files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not files:
-        raise ValueError("`paths` is empty: pass a file or several.")
+        raise ValueError("`paths` is empty: pass at least one file.")
     opened = [_open(str(file)) for file in files]
     matrices = [_matrix(file, str(path), layer) for file, path in zip(opened, files, strict=True)]
     genes = [ad.io.read_elem(file["var"]) for file in opened]
@@ -75,7 +75,7 @@ def open_cells(
     for path, own in zip(files, genes, strict=True):
         if not first.equals(own.index):
             lacking = first.difference(own.index)
-            how = f"{path} lacks {listed(lacking)}" if len(lacking) else "their order, or further genes"
+            how = f"{path} lacks {listed(lacking)}" if len(lacking) else "another order, or further genes"
             raise ValueError(
                 f"`paths`: the genes of {files[0]} and {path} differ: {how}. Write files with the same genes in the "
                 "same order, such as by `anndata.read_h5ad(path)[:, genes].write_h5ad(...)`."
@@ -104,7 +104,7 @@ def _matrix(file: Any, path: str, layer: str | None) -> Any:
 
 
 def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame:
-    """Annotation of the cells of all files; categories are those of all."""
+    """Concatenate ``.obs`` of all files, with the union of categories."""
     stems = [Path(file).stem for file in files]
     repeated = {stem for stem, n in Counter(stems).items() if n > 1}
     names = [str(file) if stem in repeated else stem for file, stem in zip(files, stems, strict=True)]
@@ -114,7 +114,7 @@ def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame
 
 
 class StackedRows(CSRDataset):
-    """Rows of several matrices ``(cells, genes)`` with the same genes, read when they are needed."""
+    """Concatenated rows of several matrices ``(cells, genes)`` on disk, read on demand."""
 
     backend = "hdf5"
 
@@ -125,7 +125,7 @@ class StackedRows(CSRDataset):
         self.dtype = np.result_type(*(matrix.dtype for matrix in matrices))
 
     def __getitem__(self, index: Any) -> sparse.csr_matrix:
-        """Read rows, by a slice, positions or a mask (of a file the span at once); of them, columns in the same way."""
+        """Read rows, and optionally columns, by a slice, positions or a mask; a file's span is read at once."""
         rows, columns = index if isinstance(index, tuple) else (index, slice(None))
         if isinstance(rows, slice):
             positions = np.arange(self.shape[0])[rows]

@@ -1,4 +1,4 @@
-"""Perturbations of the cells: sets of names with their doses, as ids and doses in ``.obsm``."""
+"""Field of perturbations: sets of names with doses, encoded as ids and doses in ``.obsm``."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,19 +30,19 @@ from scdiffgen.data._perturbation_input import (
 MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
-# what was done to the cells, the names that each column holds, and where feature vectors may be
+# treatments of the cells, names in each column, and feature vectors
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
 
 
 class PerturbationField(ColumnsField):
-    """Encode perturbations of each cell, none or several: ids of the parts, then as many doses (0 where unused)."""
+    """Encode zero or more perturbations per cell: ids of the parts, then as many doses (0 where unused)."""
 
     counted = "names"
 
     def __init__(
         self,
         registry_key: str,
-        columns: Sequence[str],  # of a part each: columns that share a name hold the same component
+        columns: Sequence[str],  # one part each; columns that share a name hold the same component
         syntax: PerturbationSyntax,
         dose_columns: Sequence[str] = (),
         *,
@@ -62,11 +62,11 @@ class PerturbationField(ColumnsField):
         return treatments, by_column, cells.uns
 
     def fit(self, values: PerturbedCells) -> State:
-        """Names in the order of their ids, their doses, components and features, and how they are written."""
+        """Fit names in the order of their ids, with doses, components, features and spelling."""
         treatments, by_column, uns = values
         if not treatments.names:
             raise ValueError(
-                f"{named(self.columns)}: every cell is a control ({listed(self.syntax.control)}). Leave it out."
+                f"{named(self.columns)}: all cells are controls ({listed(self.syntax.control)}). Leave it out."
             )
         if all(treatments.distinct):
             warn_user(
@@ -161,12 +161,12 @@ class PerturbationField(ColumnsField):
 def _check_names(
     treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
 ) -> None:
-    """Raise if one of some new names is a missing value; warn of those that may be pieces of one name."""
+    """Raise if a new name is a missing value; warn of names that may be pieces of one name."""
     missing = [name for name in names if name.casefold() in MISSING_AS_TEXT]
     if missing:
         raise ValueError(
-            f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, name "
-            f"it in `control={[*syntax.control, missing[0]]}`; otherwise leave these cells out, or rename it."
+            f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, pass "
+            f"`control={[*syntax.control, missing[0]]}`; otherwise leave these cells out, or rename the value."
         )
     sets = {frozenset(treatment) for treatment in treatments.distinct if treatment}
     n_sets = Counter(name for parts in sets for name in parts)
@@ -177,7 +177,7 @@ def _check_names(
     if pairs and len(columns) == 1:
         written, pieces = sorted(map(syntax.separator.join, pairs)), sorted(once.intersection(chain(*pairs)))
         warn_user(
-            f"{named(columns)}: parts with one partner only, of which neither occurs alone: {listed(pieces)} "
+            f"{named(columns)}: parts that occur with only one partner, and neither occurs alone: {listed(pieces)} "
             f"(in {listed(written)}).{syntax.advice(*written)}"
         )
 
@@ -190,13 +190,13 @@ def extended_perturbations(
     components: Mapping[str, int] | None = None,
     dose_ranges: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
-    """Append perturbations to a state; a missing component is that of the nearest feature vector."""
+    """Append perturbations to a state; missing components are those of the nearest feature vectors."""
     features = state["features"]
     if vectors is not None:
         if vectors.shape[1] != features.shape[1]:
             raise ValueError(
-                f"{place}: vectors of length {vectors.shape[1]}; those of the registered perturbations have length "
-                f"{features.shape[1]}."
+                f"{place}: vectors have length {vectors.shape[1]}; pass vectors of length {features.shape[1]}, as for "
+                "the registered perturbations."
             )
         features = np.concatenate([features, vectors])
     every = [*state["names"], *names]
@@ -213,23 +213,23 @@ def extended_perturbations(
 
 
 def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
-    """The component of each column by the names in it: ``drug_1`` and ``drug_2`` are one if they share a name."""
+    """Assign components to columns; columns that share a name (``drug_1``, ``drug_2``) have one component."""
     shared = np.array([[bool(one & other) for other in names] for one in names])
     return connected_components(shared, directed=False)[1].tolist()
 
 
 def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:
-    """The component of each perturbation; of one in columns of several components, that of the first."""
+    """Assign components to perturbations, by the first column that has the name."""
     last_first = reversed(list(zip(columns, components, strict=True)))
     return {name: component for names, component in last_first for name in names}
 
 
 def components_of_names(names: Sequence[str], known: Mapping[str, int], vectors: np.ndarray | None) -> np.ndarray:
-    """The component ``(names,)`` int64 of each perturbation; of one that no column has, that of the nearest vector."""
+    """Return components ``(names,)`` int64; unmeasured perturbations get that of the nearest feature vector."""
     components = np.array([known.get(name, -1) for name in names], dtype=np.int64)
     has_one = np.flatnonzero(components >= 0)
     for row in np.flatnonzero(components < 0):
-        assert vectors is not None  # a name comes from a column, or with a vector
+        assert vectors is not None  # a name comes from a column or with a vector
         nearest = np.square(vectors[has_one] - vectors[row]).sum(axis=1).argmin()
         components[row] = components[has_one[nearest]]
     return components

@@ -1,4 +1,4 @@
-"""What users write of perturbations: columns of names and doses, and feature vectors of names, seen or unseen."""
+"""Read perturbations: columns of names and doses, requests, and feature vectors."""
 
 import math
 from collections import Counter
@@ -14,20 +14,20 @@ from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, 
 from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
-DOSE = "dose"  # also understood in a request where the registered column has another name
-LARGEST_FEATURE = 1e15  # of which the square, summed over any number of features, is finite in single precision
+DOSE = "dose"  # accepted in requests even if the registered column has another name
+LARGEST_FEATURE = 1e15  # sums of squares of larger features overflow in single precision
 
 
 class Treatments(NamedTuple):
-    """The treatment of each cell: one of a few distinct ones."""
+    """Distinct treatments, and the treatment of each cell."""
 
-    distinct: Sequence[Treatment | None]  # None where it is missing, which is possible in a request
-    codes: np.ndarray  # (cells,) int64, which of `distinct`
-    spellings: Mapping[str, tuple] = {}  # by the sorted name, the entries of the columns with which most cells have it
+    distinct: Sequence[Treatment | None]  # None if missing, which requests allow
+    codes: np.ndarray  # (cells,) int64, indices into `distinct`
+    spellings: Mapping[str, tuple] = {}  # most frequent column entries by sorted name
 
     @property
     def parts(self) -> pd.DataFrame:
-        """Name and dose of each part of each distinct treatment, and how many cells have it."""
+        """Tabulate name, dose and number of cells of each part of each distinct treatment."""
         n_cells = np.bincount(self.codes, minlength=len(self.distinct))
         pairs = zip(self.distinct, n_cells, strict=True)
         rows = [(name, dose, n) for treatment, n in pairs for name, dose in (treatment or {}).items()]
@@ -35,25 +35,25 @@ class Treatments(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """All parts that occur, sorted."""
+        """Return all occurring parts, sorted."""
         return sorted(set(self.parts["name"]))
 
     @property
     def n_slots(self) -> int:
-        """Size of the largest combination."""
+        """Return the size of the largest combination."""
         return max((len(treatment) for treatment in self.distinct if treatment), default=0)
 
     def advice_on(self, names: Sequence[str], syntax: PerturbationSyntax) -> str:
-        """How names that hold the separator are written, if some of these are in combinations."""
+        """Explain how to write names that contain the separator, if some of these are in combinations."""
         return syntax.advice(*(text for text in self.spellings if any(name in text for name in names[:LONGEST_LIST])))
 
     def dose_ranges(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Smallest and largest dose of each of some parts, NaN where there is none."""
+        """Return smallest and largest dose of parts, NaN without a dose."""
         ranges = self.parts.groupby("name")["dose"].agg(["min", "max"]).reindex(names)
         return ranges["min"].to_numpy(copy=True), ranges["max"].to_numpy(copy=True)
 
     def coded(self, names: Sequence[str], n_slots: int) -> np.ndarray:
-        """Positions among the names, or a :class:`Code`, then doses, 0 for none: ``(cells, 2 * n_slots)`` float32."""
+        """Encode ids, or a :class:`Code`, followed by doses (0 for none): ``(cells, 2 * n_slots)`` float32."""
         ids = {name: code for code, name in enumerate(names)}
         rows = np.zeros((len(self.distinct), 2 * n_slots), dtype=np.float32)
         for row, treatment in zip(rows, self.distinct, strict=True):
@@ -67,7 +67,7 @@ class Treatments(NamedTuple):
 def read_treatments(
     cells: AnnData | MuData, columns: Sequence[str], dose_columns: Sequence[str], syntax: PerturbationSyntax
 ) -> Treatments:
-    """Read one column with entries such as ``"A+B"``, or several with a part each, where a missing entry is no part."""
+    """Read one column with entries such as ``"A+B"``, or several columns with one part or a missing entry each."""
     entries = [obs_column(cells, column, "perturbation_key") for column in columns]
     raise_if_missing(entries, named(columns), f"If they are controls, write {syntax.control[0]!r} there.")
     doses = [obs_column(cells, column, "dose_key") for column in dose_columns]
@@ -80,7 +80,7 @@ def read_treatments(
             treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
             without = [name for name, dose in treatment.items() if math.isnan(dose)]
             if dose_columns and without:
-                raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
+                raise ValueError(f"{without[0]!r} has no dose; pass one (0 is a dose), or leave out `dose_key`")
         except ValueError as error:
             shown, at_dose = (f"{' and '.join(map(repr, each)):.150}" for each in (names, dose_entries))
             where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
@@ -97,13 +97,13 @@ def read_treatments(
 
 
 def _with_advice(error: ValueError, names: Sequence[Any], syntax: PerturbationSyntax) -> str:
-    """What is wrong with an entry, and how its names are written if the separator may be the cause."""
+    """Describe the error of an entry, with advice if the separator may be the cause."""
     said = str(error).removesuffix(".") + "."
     return said if "perturbation_sep" in said else said + syntax.advice(*names)
 
 
 def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
-    """The perturbations that each of several columns holds, a part each, without controls."""
+    """Return the perturbations in each column, without controls."""
     entries = [obs_column(cells, column, "perturbation_key").dropna().unique() for column in columns]
     return [{str(entry).strip() for entry in column} - {"", *syntax.control} for column in entries]
 
@@ -125,7 +125,7 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """Spell the treatments and doses of a request as :func:`spelled` does; plain doses of the same parts stay."""
+    """Spell treatments and doses of a request by :func:`spelled`; plain doses of the same parts are kept."""
     syntax, (names, doses) = syntax_of(state), _requested_columns(table, name, state)
     rows = []
     for asked, asked_doses in _requested_rows(table, name, state):
@@ -144,7 +144,7 @@ def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.Da
 
 
 def spelled(treatment: Treatment | None, asked: Sequence[Any], n_dose_columns: int, state: State) -> list[Any]:
-    """Entries of a treatment and its doses as most registered cells have it; unseen, sorted, or in columns as asked."""
+    """Spell a treatment and its doses as in most registered cells; unseen treatments are sorted or kept in columns."""
     syntax, names = syntax_of(state), list(asked)
     if treatment is None:
         return [math.nan] * (len(names) + n_dose_columns)
@@ -169,22 +169,22 @@ def _stripped(entry: Any) -> Any:
 
 
 def syntax_of(state: State) -> PerturbationSyntax:
-    """How the registered perturbations are written."""
+    """Return the syntax of the registered perturbations."""
     return PerturbationSyntax(tuple(state["control"]), state["separator"])
 
 
 def named(columns: Sequence[str]) -> str:
-    """The argument that named the columns, as the user wrote it."""
+    """Name the argument ``perturbation_key`` with its columns."""
     return f"`perturbation_key={(columns[0] if len(columns) == 1 else list(columns))!r}`"
 
 
 def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
-    """The treatment of a row; None if it is missing."""
+    """Parse the treatment of a row; ``None`` if missing."""
     given_names = [name for name in names if name is not None]
     given_doses = [dose for dose in doses if dose is not None]
     if not given_names:
         if given_doses:
-            raise ValueError(f"dose {given_doses[0]!r} is given without a perturbation; name it, or leave it out.")
+            raise ValueError(f"dose {given_doses[0]!r} has no perturbation; pass the perturbation, or no dose.")
         return None
     if len(doses) == len(names) > 1:
         return syntax.combine(names, doses)
@@ -194,14 +194,14 @@ def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationS
 
 
 def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[list[Any], list[Any]]]:
-    """Perturbation entries and dose entries of each row: one each, or one for each registered column."""
+    """Return perturbation and dose entries of each row: one each, or one per registered column."""
     names, doses = _requested_columns(table, name, state)
     columns = [entries_of(table[column]) if column in table else [None] * len(table) for column in [*names, *doses]]
     return [(list(row[: len(names)]), list(row[len(names) :])) for row in zip(*columns, strict=True)]
 
 
 def _requested_columns(table: pd.DataFrame, name: str, state: State) -> tuple[list[str], list[str]]:
-    """Columns of perturbations and of doses in a user's table."""
+    """Return the columns of perturbations and doses in a requested table."""
     doses = list(state["dose_columns"])
     doses = _choose(table, [doses, [DOSE]], "dose") if doses and DOSE not in doses else doses
     return _choose(table, [[name], list(state["columns"])], "perturbation"), doses
@@ -210,7 +210,7 @@ def _requested_columns(table: pd.DataFrame, name: str, state: State) -> tuple[li
 def _choose(table: pd.DataFrame, alternatives: list[list[str]], what: str) -> list[str]:
     used = [columns for columns in alternatives if any(column in table for column in columns)]
     if len(used) > 1 and used[0] != used[1]:
-        raise ValueError(f"The {what} is given twice, in {listed(used[0])} and in {listed(used[1])}. Give one of them.")
+        raise ValueError(f"The {what} is given twice, in {listed(used[0])} and in {listed(used[1])}. Pass one of them.")
     return used[0] if used else alternatives[0]
 
 
@@ -231,7 +231,7 @@ def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) ->
         if math.isnan(low):
             whose, low, high = "the perturbations", np.nanmin(state["dose_min"]), np.nanmax(state["dose_max"])
         raise ValueError(
-            f"{name!r} has no dose. Give one in {DOSE!r}; "
+            f"{name!r} has no dose. Pass one in {DOSE!r}; "
             f"the registered doses of {whose} are {low:g} to {high:g}{unit}."
         )
 
@@ -239,7 +239,7 @@ def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) ->
 def read_features(
     uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax, needed: Sequence[str], treatments: Treatments
 ) -> pd.DataFrame:
-    """The feature vectors in ``adata.uns``, as :func:`feature_table`: the ``needed`` perturbations must have one."""
+    """Read the feature vectors in ``adata.uns`` as :func:`feature_table`; raise if a ``needed`` one is missing."""
     argument = "perturbation_features_key"
     if key not in uns:
         raise KeyError(f"`{argument}`: {unknown_name('key of `adata.uns`', key, list(uns))}")
@@ -258,23 +258,23 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
     """Read feature vectors ``(perturbations, features)`` float32 by name, without controls; ``place`` is for errors."""
     if not isinstance(stored, pd.DataFrame | Mapping):
         raise ValueError(
-            f"{place} must be a mapping from names to vectors or a DataFrame, and is of type {type(stored).__name__}."
+            f"{place} is of type {type(stored).__name__}: pass a mapping from names to vectors, or a DataFrame."
         )
     rows = zip(stored.index, stored.to_numpy(), strict=True) if isinstance(stored, pd.DataFrame) else stored.items()
     vectors: dict[str, np.ndarray] = {}
     for name, vector in rows:
         stripped = str(name).strip()
         if stripped in vectors:
-            raise ValueError(f"{place} holds two vectors of {stripped!r}.")
+            raise ValueError(f"{place} holds two vectors of {stripped!r}: pass one per perturbation.")
         if stripped not in syntax.control:
             vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
     if not vectors:
-        raise ValueError(f"{place} holds no vector of a perturbation.")
+        raise ValueError(f"{place} holds no vector of a perturbation: pass one per perturbation.")
     combined = [name for name in vectors if syntax.separator in name]
     if combined:
         raise ValueError(
-            f"{place} holds vectors of combinations ({listed(combined)}). Give one for each part; "
-            f"combinations are made of them.{syntax.advice(*combined)}"
+            f"{place} holds vectors of combinations ({listed(combined)}). Pass one per part; "
+            f"combinations use the vectors of their parts.{syntax.advice(*combined)}"
         )
     first, *_ = vectors
     for name, vector in vectors.items():

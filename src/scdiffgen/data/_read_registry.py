@@ -1,4 +1,4 @@
-"""A registry that a model is made of without cells: checked, and brought to our form if a data module wrote it."""
+"""Check a registry for a model without cells, and convert registries of scvi-tools' data modules."""
 
 import inspect
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ WAY_OUT = (
 
 
 def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
-    """The registry itself, or of scvi-tools' data modules one of the same cells as ``cls.setup_anndata`` gives it."""
+    """Return a registry, converted to that of ``cls.setup_anndata`` if a data module of scvi-tools wrote it."""
     fields = registry.get("field_registries", {}) if isinstance(registry, Mapping) else {}
     counts = fields.get(REGISTRY_KEYS.X, {}).get("state_registry", {})
     missing = [name for name in ("n_vars", "column_names") if name not in counts]
@@ -49,7 +49,7 @@ def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
 
 
 def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a field as ours is; empty if nothing was registered."""
+    """Convert the state of a field to our format; empty if nothing was registered."""
     if "categorical_mapping" in state:
         categories = state["categorical_mapping"]
         if state.get("original_key") is None or categories is None:
@@ -63,11 +63,11 @@ def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"`registry`: {key!r} names the columns {names}, and holds the categories of {len(each)}.")
         categories = [_categories(every) for every in each]
         return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(every) for every in categories]}
-    n = len(state.get("columns", ()))  # of numbers, which data modules do not standardise
+    n = len(state.get("columns", ()))  # numbers, which data modules do not standardise
     return {**state, "means": [0.0] * n, "scales": [1.0] * n} if n and "means" not in state else dict(state)
 
 
 def _categories(written: Any) -> np.ndarray:
-    """Categories in the order of their codes; data modules may write them as a mapping to these."""
+    """Return categories in the order of their codes; data modules may write a mapping to codes."""
     ordered = sorted(written, key=written.__getitem__) if isinstance(written, Mapping) else list(written)
     return np.asarray(ordered)

@@ -1,4 +1,4 @@
-"""What is registered, the one place that knows how scvi-tools nests it, and what users request, in the same codes."""
+"""Access to registries of scvi-tools, and encoding of requests by registered states."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,30 +38,30 @@ FIELDS: dict[str, type[ColumnsField]] = {
 
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
-    """The registry itself, also if its manager is given."""
+    """Return a registry, given itself or its manager."""
     return registry if isinstance(registry, Mapping) else registry.registry
 
 
 def field_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any] | None:
-    """The state of one field; None if there is no such field, or an empty one."""
+    """Return the state of a field; ``None`` if the field is missing or empty."""
     fields = as_registry(registry)["field_registries"]
     return (fields[key]["state_registry"] or None) if key in fields else None
 
 
 def required_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any]:
-    """The state of a field that is registered."""
+    """Return the state of a registered field."""
     return as_registry(registry)["field_registries"][key]["state_registry"]
 
 
 def with_state(registry: Registry, key: str, state: Mapping[str, Any], n_categories: int) -> Registry:
-    """Another registry in which one field has another state, with its number of categories as summary."""
+    """Copy a registry with another state of one field and its number of categories."""
     fields = registry["field_registries"]
     field = {**fields[key], "state_registry": dict(state), "summary_stats": {f"n_{key}": n_categories}}
     return {**registry, "field_registries": {**fields, key: field}}
 
 
 def modality_names(registry: Registry | AnnDataManager) -> list[str]:
-    """The modalities that were registered, in their order; none if the cells were an AnnData."""
+    """Return the registered modalities in order; empty for an AnnData."""
     registry = as_registry(registry)
     if registry.get("setup_method_name") != "setup_mudata":
         return []
@@ -69,13 +69,13 @@ def modality_names(registry: Registry | AnnDataManager) -> list[str]:
 
 
 def counts_keys(registry: Registry | AnnDataManager) -> dict[str, int]:
-    """Number of genes by registry key of the counts: one, or one for each modality in their order."""
+    """Map registry keys of counts (one per modality) to numbers of genes."""
     keys = list(counts_key_of(modality_names(registry)).values()) or [REGISTRY_KEYS.X]
     return {key: int(required_state(registry, key)["n_vars"]) for key in keys}
 
 
 def feature_names(registry: Registry | AnnDataManager) -> dict[str, np.ndarray]:
-    """Names of the genes, proteins or peaks of each modality."""
+    """Return names of the features of each modality."""
     keys = counts_key_of(modality_names(registry))
     return {name: np.asarray(required_state(registry, key)["column_names"]) for name, key in keys.items()}
 
@@ -87,12 +87,12 @@ def condition_specs(registry: Registry | AnnDataManager) -> list[ConditionSpec]:
 
 
 def condition_columns(registry: Registry | AnnDataManager, spec: ConditionSpec) -> list[str]:
-    """Columns of a user's table in which a condition is given."""
+    """Return the columns of a requested table that give a condition."""
     return FIELDS[spec.registry_key].request_columns(spec.name, required_state(registry, spec.registry_key))
 
 
 def categories_of_condition(registry: Registry | AnnDataManager, spec: ConditionSpec) -> np.ndarray:
-    """The categories of a condition of kind ``"category"``, in the order of their ids."""
+    """Return the categories of a condition of kind ``"category"`` in the order of their ids."""
     field = FIELDS[spec.registry_key]
     assert issubclass(field, CategoricalCovariatesField)
     return field.categories(required_state(registry, spec.registry_key))[spec.name]
@@ -101,7 +101,7 @@ def categories_of_condition(registry: Registry | AnnDataManager, spec: Condition
 def registered_conditions(
     manager: AnnDataManager, indices: Sequence[int] | np.ndarray | None = None
 ) -> Conditions[np.ndarray]:
-    """Conditions of registered cells, all or some."""
+    """Return conditions of registered cells, by default all."""
     specs = condition_specs(manager)
     cells = slice(None) if indices is None else np.asarray(indices)
     codes = {key: np.asarray(manager.get_from_registry(key))[cells] for key in _keys(specs)}
@@ -109,19 +109,19 @@ def registered_conditions(
 
 
 def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
-    """Encode a request, a row for each kind of cell; absent columns, NaN and None are missing."""
+    """Encode a request, one row per group of cells; absent columns, NaN and ``None`` are missing."""
     specs = condition_specs(registry)
     known = list(dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec)))
     for column in table.columns:
         if column not in known and column != N_CELLS:
-            way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
+            way_out = f" Pass numbers of cells in a column {N_CELLS!r}." if column == "count" else ""
             raise ValueError(unknown_name("registered condition", column, known) + way_out)
     codes = {key: FIELDS[key].code_request(table, required_state(registry, key)) for key in _keys(specs)}
     return Conditions(conditions_from_batch(codes, specs), len(table))
 
 
 def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
-    """A user's table as a registration would read it from ``.obs``."""
+    """Convert a requested table to the form that registration reads from ``.obs``."""
     for key in _keys(condition_specs(registry)):
         state = required_state(registry, key)
         table = typed_as_registered(FIELDS[key].as_registered(table, state), state)
@@ -131,13 +131,13 @@ def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -
 def count_matching(
     specs: Sequence[ConditionSpec], requested: Conditions[np.ndarray], trained: Conditions[np.ndarray]
 ) -> np.ndarray:
-    """Count the training cells that have all that each row requests ``(rows,)``; numbers and doses are not compared."""
+    """Count training cells with all requested categories of each row ``(rows,)``; numbers and doses are ignored."""
     compared = [spec for spec in specs if not spec.is_number]
     if not compared:
         return np.full(requested.n_cells, trained.n_cells)
     rows = group_codes(compared, requested, trained, open_ended=True).to_numpy()
     codes = group_codes(compared, trained, requested)
-    n_cells = codes.groupby(list(codes), sort=False).size()  # by hashing, where sorting rows of a million takes 3 s
+    n_cells = codes.groupby(list(codes), sort=False).size()  # hashing is faster than sorting a million rows (3 s)
     groups, n_matching = codes[~codes.duplicated()].to_numpy(), np.zeros(len(rows), dtype=np.int64)
     for is_open, same in group_by_row(rows == Code.MISSING):
         known: Counter[tuple] = Counter()
@@ -148,7 +148,7 @@ def count_matching(
 
 
 def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
-    """A registry with further perturbations, by their feature vectors."""
+    """Extend a registry by perturbations with feature vectors."""
     state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
     if state is None or state["features"] is None:
         raise ValueError(
@@ -158,13 +158,13 @@ def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFr
     table = feature_table(vectors, "`vectors`", syntax_of(state))
     known = [name for name in table.index if name in set(state["names"])]
     if known:
-        raise ValueError(f"`vectors`: {listed(known)} are registered already. Leave them out.")
+        raise ValueError(f"`vectors`: {listed(known)} are already registered. Leave them out.")
     extended = extended_perturbations(state, list(table.index), table.to_numpy(dtype=np.float32), "`vectors`")
     return with_state(registry, REGISTRY_KEYS.PERTURBATION, extended, len(extended["names"]))
 
 
 def add_texts(registry: Registry, texts: Sequence[str]) -> Registry:
-    """A registry with further descriptions, which are embedded."""
+    """Extend a registry by text descriptions, which are embedded."""
     state = field_state(registry, REGISTRY_KEYS.TEXT)
     if state is None:
         raise ValueError("No descriptions are registered: pass `text_key` to `setup_anndata`.")
@@ -175,7 +175,7 @@ def add_texts(registry: Registry, texts: Sequence[str]) -> Registry:
 
 
 def unseen_texts(registry: Registry, table: pd.DataFrame) -> list[str]:
-    """Descriptions in a user's table that are not registered, each once; none if no descriptions are registered."""
+    """Return distinct unregistered descriptions of a request; empty if no descriptions are registered."""
     state = field_state(registry, REGISTRY_KEYS.TEXT)
     if state is None or state.get("original_key") not in table:
         return []
@@ -194,7 +194,7 @@ def group_codes(
     *,
     open_ended: bool = False,
 ) -> pd.DataFrame:
-    """Codes to group cells by, sets in descending order; at least as many slots as ``others`` have."""
+    """Return codes to group cells by, with sets in descending order and at least the slots of ``others``."""
     columns = []
     for spec in specs:
         n_slots = max(each[spec.name].ids.shape[1] for each in (conditions, others or conditions))

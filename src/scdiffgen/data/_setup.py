@@ -1,4 +1,4 @@
-"""Setting cells up: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and what registers them."""
+"""Setup of cells: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and the manager."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_confounded_treatments, warn_of_small_groups
 
-PREFIX = "_scvi_"  # of what is written beside registered cells
+PREFIX = "_scvi_"  # of columns and matrices that registration writes
 
 
 @dataclass(frozen=True)
 class SetupArguments:
-    """What is registered of the cells, in the words of ``setup_anndata``, where each argument is described."""
+    """Arguments of ``setup_anndata``, which describes them."""
 
     layer: str | None = None
     labels_key: str | None = None
@@ -53,15 +53,15 @@ class SetupArguments:
     perturbation_features_key: str | None = None
 
     def fields(self) -> list[BaseAnnDataField]:
-        """The fields of the counts and of the conditions."""
+        """Create the fields of counts and conditions."""
         return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
 
     def condition_fields(self) -> list[ColumnsField]:
-        """The fields of the conditions: labels and batch always (one category where no column is named)."""
+        """Create the fields of conditions; labels and batch always, with one category if no column is named."""
         for argument in ("layer", "labels_key", "batch_key", "text_key"):
             name = getattr(self, argument)
             if name is not None and not isinstance(name, str):
-                raise TypeError(f"`{argument}` is {name!r}: pass one name, as text.")
+                raise TypeError(f"`{argument}` is {name!r}: pass one name as text.")
         hierarchy = _names(self.hierarchy_keys, "hierarchy_keys")
         categorical = _names(self.categorical_covariate_keys, "categorical_covariate_keys")
         continuous = _names(self.continuous_covariate_keys, "continuous_covariate_keys")
@@ -75,7 +75,7 @@ class SetupArguments:
         columns = [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses]
         ours = [column for column in columns if column.startswith(PREFIX)]
         if ours:
-            raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are those of registered codes. Rename the column.")
+            raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are reserved for codes. Rename the column.")
         _raise_if_repeated(columns, reserved)
         fields: list[ColumnsField] = [
             covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
@@ -96,19 +96,19 @@ class SetupArguments:
         features_key = self.perturbation_features_key
         for argument, value in (("dose_key", doses), ("perturbation_features_key", features_key)):
             if value and not perturbation:
-                raise ValueError(f"`{argument}={value!r}` needs `perturbation_key`, the column of what was done.")
+                raise ValueError(f"`{argument}={value!r}` needs `perturbation_key`: pass the column of perturbations.")
         if self.dose_unit is not None and not doses:
-            raise ValueError(f"`dose_unit={self.dose_unit!r}` needs `dose_key`, the column of doses.")
+            raise ValueError(f"`dose_unit={self.dose_unit!r}` needs `dose_key`: pass the column of doses.")
         if doses and len(doses) != len(perturbation):
             n_columns = counted(len(doses), "column")
             raise ValueError(
                 f"`dose_key` names {n_columns} ({listed(doses)}), `perturbation_key` {len(perturbation)} "
-                f"({listed(perturbation)}). Name a column of doses for each column of perturbations."
+                f"({listed(perturbation)}). Pass one column of doses per column of perturbations."
             )
 
 
 def codes_of(registry: Registry, obs: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Codes ``(cells, columns)`` by registry key of the conditions whose columns a table of cells has."""
+    """Encode the conditions whose columns a table of cells has: codes ``(cells, columns)`` by registry key."""
     known = {field.name for field in fields(SetupArguments)}
     setup = SetupArguments(**{name: value for name, value in registry["setup_args"].items() if name in known})
     cells: Any = SimpleNamespace(obs=obs, obs_names=obs.index, uns={})
@@ -123,7 +123,7 @@ def codes_of(registry: Registry, obs: pd.DataFrame) -> dict[str, np.ndarray]:
 def check_modalities(
     mdata: MuData, modalities: Sequence[str] | None, layers: Mapping[str, str | None] | None, *, transfer: bool
 ) -> list[str]:
-    """Modalities to register, of None all; in a ``transfer`` from other cells, these may lack some."""
+    """Return modalities to register, by default all; cells of a ``transfer`` may lack some."""
     if isinstance(modalities, str):
         raise TypeError(f"`modalities={modalities!r}` must be a list: write `modalities=[{modalities!r}]`.")
     if not (layers is None or isinstance(layers, Mapping)):
@@ -147,7 +147,7 @@ def check_modalities(
 
 
 def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool = False) -> list[str]:
-    """Names of columns or controls, of which there may be none; a text is one name where the argument takes one."""
+    """Return names of columns or controls; a string is one name if ``may_be_one``."""
     if isinstance(keys, str) and not may_be_one:
         raise TypeError(f"`{argument}={keys!r}` must be a list of columns: write `{argument}=[{keys!r}]`.")
     if keys is None or isinstance(keys, str):
@@ -155,17 +155,17 @@ def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool 
     names = list(keys) if isinstance(keys, Iterable) else [keys]
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"`{argument}` is {keys!r}: {name!r} is no name. Pass names, as text.")
+            raise TypeError(f"`{argument}` is {keys!r}: {name!r} is no name. Pass names as text.")
     return names
 
 
 def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
-    """Raise if a name stands for two things; those ``reserved`` are no column's name in a user's table."""
+    """Raise if a name is used twice or is reserved."""
     repeated = [name for name, n in Counter([*columns, *reserved]).items() if n > 1]
     if repeated:
         raise ValueError(
-            f"{listed(repeated)} would stand for more than one condition. Name each column once, and rename columns "
-            f"that are called {listed(reserved)}."
+            f"{listed(repeated)} would name more than one condition. Pass each column once, and rename columns called "
+            f"{listed(reserved)}."
         )
 
 
@@ -175,7 +175,7 @@ class Manager(AnnDataManager):
     def register_fields(
         self, adata: AnnData | MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any
     ) -> None:
-        """Register all fields, or none of them if one raises or a cell has no molecule of any modality."""
+        """Register all fields, or none if one raises or a cell has no molecule of any modality."""
         for name in transfer_kwargs:
             if name not in ("allow_missing_labels", "extend_categories"):
                 known = self._registry.get("setup_args", {})
@@ -192,14 +192,14 @@ class Manager(AnnDataManager):
             warn_of_confounded_treatments(self)
 
     def validate(self) -> None:
-        """Register the cells again if another model coded them since; raise if their conditions changed."""
+        """Register the cells again if another model encoded them later; raise if their conditions changed."""
         super().validate()
         for field in self.fields:
             if isinstance(field, ColumnsField) and not field.is_empty:
                 field.raise_if_changed(self.adata, required_state(self, field.registry_key))
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
-        """Register other cells as these are; counts of cells without layers, as generated ones are, are in ``.X``."""
+        """Register other cells alike; cells without layers, such as generated cells, have counts in ``.X``."""
         reading = copy(self)
         reading.fields = [
             field.where_counts_are(adata_target) if isinstance(field, CountsField) else field for field in self.fields
@@ -207,14 +207,14 @@ class Manager(AnnDataManager):
         return super(Manager, reading).transfer_fields(adata_target, **kwargs)
 
     def with_registry(self, registry: Registry) -> Manager:
-        """Another manager of the same cells, with an extended registry in which known codes are the same."""
+        """Copy the manager with an extended registry, in which known codes are unchanged."""
         extended = copy(self)
         extended._registry = registry
-        extended._source_registry = deepcopy(registry)  # what the cells are coded by when they are registered again
+        extended._source_registry = deepcopy(registry)  # encodes the cells if they are registered again
         return extended
 
     def get_from_registry(self, registry_key: str) -> Any:
-        """What was registered, a row a cell: also where a modality has cells in another order, or lacks some."""
+        """Return registered data, one row per cell, also if a modality lacks cells or has another order."""
         modality = self.data_registry[registry_key].get("mod_key")
         if modality is None:
             found = super().get_from_registry(registry_key)
@@ -228,8 +228,8 @@ class Manager(AnnDataManager):
         in_memory = isinstance(counts, np.ndarray | sparse.csr_matrix)
         if not in_memory and not (in_order and len(counts_keys(self)) == 1):
             raise ValueError(
-                f"The counts of modality {modality!r} lie in a file, which is read for one modality of all cells only: "
-                "read them into memory, `mudata.read_h5mu(path)`."
+                f"The counts of modality {modality!r} are on disk, which needs one modality with all cells: read them "
+                "into memory, `mudata.read_h5mu(path)`."
             )
         counts = each_once(counts) if sparse.issparse(counts) else counts
         return counts if in_order else _with_empty_rows(sparse.csr_matrix(counts), rows)
@@ -247,13 +247,13 @@ class Manager(AnnDataManager):
         if len(empty):
             raise ValueError(
                 f"{counted(len(empty), 'cell')} without a molecule of any modality "
-                f"({listed(modality_names(self))}): {listed(empty)}. Keep the others, "
+                f"({listed(modality_names(self))}): {listed(empty)}. Remove these cells, "
                 "`mdata = mdata[cells_with_molecules].copy()`."
             )
 
 
 def _raise_if_not_codes(data: AnnData | MuData, keys: Iterable[str]) -> None:
-    """Raise if annotation that was never registered has what is no code where codes are going to be written."""
+    """Raise if codes would overwrite annotation of unregistered cells."""
     for name in ("obs", "obsm"):
         annotation = getattr(data, name)
         for key in keys:
@@ -264,7 +264,7 @@ def _raise_if_not_codes(data: AnnData | MuData, keys: Iterable[str]) -> None:
 
 
 def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataManager]) -> None:
-    """Drop the identifier that a copy of registered data shares, else registering the copy invalidates the original."""
+    """Drop the identifier of a copy of registered data; otherwise registering the copy invalidates the original."""
     manager = managers.get(adata.uns.get("_scvi_uuid"))
     if manager is not None and manager.adata is not adata:
         del adata.uns["_scvi_uuid"]
@@ -272,9 +272,9 @@ def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataM
 
 @contextmanager
 def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
-    """Leave what the fields write (annotation by scvi-tools' prefix, and matrices) as it was, if the block raises."""
+    """Restore annotation with scvi-tools' prefix and matrices if the block raises."""
     parts = [data, *data.mod.values()] if isinstance(data, MuData) else [data]
-    parts = [part for part in parts if not part.is_view]  # views are refused before anything is written
+    parts = [part for part in parts if not part.is_view]  # views are refused before writing
     before = [(part, _written(part.obs), _written(part.obsm), _matrices(part)) for part in parts]
     try:
         yield
@@ -296,12 +296,12 @@ def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
 
 
 def _written(annotation: Any) -> dict[str, Any]:
-    """The columns of ``.obs`` or entries of ``.obsm`` that fields wrote, which are replaced and never changed."""
+    """Return columns of ``.obs`` or entries of ``.obsm`` that fields wrote (replaced, never changed in place)."""
     return {key: annotation[key] for key in annotation if str(key).startswith(PREFIX)}
 
 
 def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
-    """The layers by name, and ``.X`` by None unless it is in a file; none of a MuData, whose modalities have them."""
+    """Return layers by name, and ``.X`` in memory as ``None``; empty for a MuData."""
     if isinstance(data, MuData):
         return {}
     layers = {key: matrix for key, matrix in data.layers.items() if key is not None}
@@ -309,7 +309,7 @@ def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
 
 
 def _with_empty_rows(counts: sparse.csr_matrix, rows: np.ndarray) -> sparse.csr_matrix:
-    """Rows of a matrix in another order, -1 for an empty one; in the same order, values are shared and not copied."""
+    """Reorder rows of a matrix, -1 for an empty row; an unchanged order shares the values."""
     there = rows >= 0
     if not np.array_equal(rows[there], np.arange(counts.shape[0])):
         counts = counts[rows[there]]

@@ -1,4 +1,4 @@
-"""Groups of few cells, at registration and generation, and treatments that are confounded with batches."""
+"""Warnings about small groups, at registration and generation, and about confounded treatments."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,12 @@ from scdiffgen.data._registered import (
     required_state,
 )
 
-FEWEST_CELLS = 20  # of a group, which is what a model keeps pseudobulks of, too
+FEWEST_CELLS = 20  # of a group; also the minimum for pseudobulks
 NOT_GROUPED = (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.TEXT)
 
 
 def warn_of_small_groups(manager: AnnDataManager) -> None:
-    """Warn once of groups of registered cells (labels, hierarchy, covariates and treatments) that are small."""
+    """Warn once of small groups of registered cells (labels, hierarchy, covariates and treatments)."""
     specs = [spec for spec in condition_specs(manager) if not spec.is_number and spec.registry_key not in NOT_GROUPED]
     if not specs:
         return
@@ -43,7 +43,7 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 
 
 def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
-    """Warn once of treatments that share no batch with control cells, as batch effects add to their responses."""
+    """Warn once of treatments that share no batch with control cells, because batch effects bias their responses."""
     specs = {spec.registry_key: spec for spec in condition_specs(manager)}
     if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
         return
@@ -71,7 +71,7 @@ def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
 
 
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
-    """Warn once of requested groups with few training cells in all batches: ``n_cells``, but some."""
+    """Warn once of requested groups with few, but some, training cells (``n_cells`` over all batches)."""
     groups = table[_compared(registry, table)]
     if groups.empty:
         return
@@ -79,13 +79,13 @@ def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Regist
     if len(few):
         warn_user(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
-            f"{in_words(groups.iloc[few], n_cells[few])}. They may be like cells of other "
+            f"{in_words(groups.iloc[few], n_cells[few])}. They may resemble cells of other "
             "groups."
         )
 
 
 def _compared(registry: Registry | AnnDataManager, table: pd.DataFrame) -> list[str]:
-    """Columns of a table by which groups differ: neither numbers, doses, batches nor descriptions."""
+    """Select columns that define groups: no numbers, doses, batches or descriptions."""
     doses = [DOSE, *(field_state(registry, REGISTRY_KEYS.PERTURBATION) or {}).get("dose_columns", [])]
     specs = [spec for spec in condition_specs(registry) if not spec.is_number and spec.registry_key not in NOT_GROUPED]
     columns = dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec))
@@ -93,7 +93,7 @@ def _compared(registry: Registry | AnnDataManager, table: pd.DataFrame) -> list[
 
 
 def in_words(table: pd.DataFrame, n_cells: Sequence[int] | np.ndarray) -> str:
-    """At most ten groups, by what is given of each, with their cells."""
+    """Describe at most ten groups by their values and numbers of cells."""
     rows = zip(table.head(LONGEST_LIST).to_dict("records"), n_cells, strict=False)
     shown = [
         f"{' with '.join(f'{name} {value!r}' for name, value in row.items() if pd.notna(value))} ({counted(n, 'cell')})"

@@ -1,4 +1,4 @@
-"""Counts to try the package on: real ones that need no download, and simulated ones whose truth is known."""
+"""Data sets: bundled real counts, and simulated counts with known truth."""
 
 from ._pbmc68k import pbmc68k
 from ._simulate import simulate, true_expression

@@ -8,7 +8,7 @@ from scdiffgen._log_normalise import log_normalise
 
 
 def pbmc68k() -> AnnData:
-    r"""Counts of 700 human blood cells and 765 genes, of 10 cell types, without a download.
+    r"""Load counts of 700 human blood cells of 10 cell types and 765 genes, without a download.
 
     The cells are :func:`scanpy.datasets.pbmc68k_reduced`, a selection from the 68,000 of
     :cite:p:`zheng2017massively`. It holds normalised expression, :math:`r = \log(1 + 10^4 \, k / n)` rounded to three
@@ -16,7 +16,7 @@ def pbmc68k() -> AnnData:
     numbers nearest to :math:`n (e^r - 1) / 10^4`. The rounding of :math:`r` moves none of them by more than 0.09, so
     they are exact.
 
-    The 765 genes hold 11 to 28 % of the molecules of a cell: the rest of its genes are not in the data set.
+    The 765 genes hold 11 to 28 % of the molecules of a cell; other genes are not in the data set.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def simulate(
     concentration: float = 500.0,
     seed: int = 0,
 ) -> AnnData:
-    r"""Simulate counts with cell types, batches, time, and two perturbations, alone and together, at several doses.
+    r"""Simulate counts with cell types, batches, time, and two perturbations and their combination at several doses.
 
     The expected shares :math:`\pi` are those of :func:`true_expression`. The :math:`L` molecules of a cell are
     Dirichlet-multinomial,
@@ -42,19 +42,19 @@ def simulate(
     Parameters
     ----------
     n_cells, n_genes, n_types, n_batches
-        How many of each. Conditions are drawn for each cell, independently and uniformly.
+        Numbers of cells, genes, cell types and batches. Conditions are drawn independently and uniformly per cell.
     doses
-        Doses of a perturbation where it is present; half doses of the genes lie between 0.3 and 3.
+        Doses of a perturbation, if present; half-maximal doses of the genes lie between 0.3 and 3.
     library_size
-        Median molecules a cell; log-normal, with a standard deviation of 0.3 in the logarithm.
+        Median number of molecules per cell; sizes are log-normal with a log standard deviation of 0.3.
     concentration
-        :math:`\alpha`, in molecules: the smaller, the more cells under the same conditions differ.
+        :math:`\alpha`, in molecules; smaller values make cells under the same conditions more variable.
     seed
-        The same seed gives the same cells.
+        Random seed: the same seed gives the same cells.
 
     Returns
     -------
-    Cells by genes; all names say that they are simulated. Cells:
+    Cells by genes, with names that start with ``simulated``. Cells:
 
     - ``X``: counts per 10,000 molecules, ``log1p``; ``layers["counts"]``: molecules; CSR, float32
     - ``obs``: ``cell_type``; ``batch``; ``time``, between 0 and 1; ``perturbation``, one of ``"control"``, ``"A"``,
@@ -69,7 +69,7 @@ def simulate(
     Raises
     ------
     ValueError
-        If a number of things is below 1, or a dose, library size or concentration is not positive.
+        If a number of cells, genes, types or batches is below 1, or a dose, library size or concentration not positive.
 
     Examples
     --------
@@ -101,23 +101,23 @@ def simulate(
 
 
 def check_numbers(**numbers: int) -> None:
-    """Raise unless there is at least one of each thing."""
+    """Raise unless all numbers are at least 1."""
     for name, number in numbers.items():
         if number < 1:
             raise ValueError(f"`{name}` is {number}: pass at least 1.")
 
 
 def drawn_molecules(rates: NDArray[np.float64], library: NDArray[np.int64], rng: Generator) -> sparse.csr_matrix:
-    """Counts ``(cells, genes)`` of ``library`` ``(cells,)`` molecules a cell, by ``rates`` of any sum."""
+    """Draw counts ``(cells, genes)`` with ``library`` ``(cells,)`` molecules, by ``rates`` of any sum."""
     return sparse.csr_matrix(rng.multinomial(library, rates / rates.sum(axis=1, keepdims=True)), dtype=np.float32)
 
 
 def _genes(n_genes: int, n_types: int, n_batches: int, rng: Generator) -> AnnData:
-    """An AnnData of no cells that holds the truth about the genes."""
+    """Create an AnnData without cells that holds the true gene effects."""
     names = pd.Index([f"simulated_gene_{i}" for i in range(n_genes)])
 
     def effects(columns: Sequence[str], share: float, sd: float) -> pd.DataFrame:
-        """Normal effects on a share of the genes, none on the others."""
+        """Draw normal effects on a share of the genes, and 0 for all other genes."""
         shape = (n_genes, len(columns))
         return pd.DataFrame(rng.normal(0, sd, shape) * (rng.random(shape) < share), index=names, columns=list(columns))
 
@@ -138,7 +138,7 @@ def _genes(n_genes: int, n_types: int, n_batches: int, rng: Generator) -> AnnDat
 
 
 def _conditions(n_cells: int, n_types: int, n_batches: int, doses: NDArray[np.float64], rng: Generator) -> pd.DataFrame:
-    """One row a cell."""
+    """Draw conditions, one row per cell."""
     dose = rng.choice(doses, (n_cells, len(PERTURBATIONS))) * rng.integers(2, size=(n_cells, len(PERTURBATIONS)))
     given = [[(name, value) for name, value in zip(PERTURBATIONS, row, strict=True) if value] for row in dose]
     obs = pd.DataFrame(
@@ -156,7 +156,7 @@ def _conditions(n_cells: int, n_types: int, n_batches: int, doses: NDArray[np.fl
 
 
 def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.float64]:
-    r"""Expected share of each gene in the molecules of a cell, under any conditions of a simulation.
+    r"""Compute the expected share of each gene under any conditions of a simulation.
 
     Effects add up in the logarithm, :math:`\pi_g = \mathrm{softmax}_g(\eta)`:
 
@@ -164,16 +164,16 @@ def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.floa
         \eta_g = \mu_g + \tau_{g, \text{type}} + \beta_{g, \text{batch}} + \theta_g \, \text{time}
                  + \sum_p \delta_{gp} \, \frac{d_p^h}{d_p^h + k_{gp}^h}.
 
-    At its half dose :math:`k_{gp}` (Hill's curve), a perturbation :math:`p` has half of its effect on a gene. Held-out
-    combinations have a truth, too.
+    At the half-maximal dose :math:`k_{gp}` (Hill's curve), a perturbation :math:`p` has half of its effect on a gene.
+    Held-out combinations have a truth, too.
 
     Parameters
     ----------
     adata
         Simulated cells, from :func:`simulate`.
     conditions
-        A row for each kind of cell, with the columns ``cell_type``, ``batch``, ``time``, ``dose_A`` and ``dose_B``
-        (0 where a perturbation is absent), such as ``adata.obs``.
+        One row per group of cells, with the columns ``cell_type``, ``batch``, ``time``, ``dose_A`` and ``dose_B``
+        (0 if a perturbation is absent), such as ``adata.obs``.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.floa
     """
     absent = [name for name in ("cell_type", "batch", "time", "dose_A", "dose_B") if name not in conditions]
     if absent:
-        raise KeyError(f"`conditions` lacks the columns {absent}: give one of each, as in `adata.obs`.")
+        raise KeyError(f"`conditions` lacks the columns {absent}: pass all of them, as in `adata.obs`.")
     logits = adata.var["baseline"].to_numpy() + np.outer(conditions["time"], adata.var["time_effect"])
     logits += _effects_of(adata, "cell_type", conditions) + _effects_of(adata, "batch", conditions)
     hill = adata.uns["simulation"]["hill"]
@@ -205,7 +205,7 @@ def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.floa
         dose = conditions[f"dose_{name}"].to_numpy(dtype=float)
         if (dose < 0).any():
             raise ValueError(
-                f"`conditions` holds {(dose < 0).sum()} negative doses: give 0 for an absent perturbation."
+                f"`conditions` holds {(dose < 0).sum()} negative doses: pass 0 for an absent perturbation."
             )
         effective = dose[:, None] ** hill
         response = effective / (effective + adata.varm["half_dose"][name].to_numpy() ** hill)
@@ -214,7 +214,7 @@ def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.floa
 
 
 def _effects_of(adata: AnnData, key: str, conditions: pd.DataFrame) -> NDArray[np.float64]:
-    """Effects ``(cells, genes)`` of the cell types, or of the batches."""
+    """Return effects ``(cells, genes)`` of cell types or batches."""
     effects = adata.varm[f"{key}_effect"]
     columns = effects.columns.get_indexer(conditions[key].astype(str))
     if (columns < 0).any():

@@ -18,21 +18,21 @@ def simulate_cite(
     library_sizes: tuple[float, float] = (500.0, 2000.0),
     seed: int = 0,
 ) -> MuData:
-    r"""Simulate counts of RNA and protein whose levels follow the cell type and an activity that differs within types.
+    r"""Simulate RNA and protein counts that depend on the cell type and on an activity that varies within types.
 
     The activity :math:`z` of a cell is standard normal. The expected share of a gene or protein is
-    :math:`\exp(b + t_{\text{type}} + z \, w)`, normalised over the genes, or over the proteins; so :math:`z` ties the
-    protein of a cell to its RNA beyond its type. Around it the molecules of each modality are Dirichlet-multinomial,
-    with concentration 300. Library sizes are log-normal; those of protein rise with :math:`z`.
+    :math:`\exp(b + t_{\text{type}} + z \, w)`, normalised over genes or proteins, so :math:`z` correlates protein and
+    RNA within cell types. The molecules of each modality are Dirichlet-multinomial with concentration 300. Library
+    sizes are log-normal; those of protein increase with :math:`z`.
 
     Parameters
     ----------
     n_cells, n_genes, n_proteins, n_types
-        How many of each.
+        Numbers of cells, genes, proteins and cell types.
     library_sizes
-        Median molecules a cell, of RNA and of protein.
+        Median numbers of molecules per cell, of RNA and of protein.
     seed
-        The same seed gives the same cells.
+        Random seed: the same seed gives the same cells.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def simulate_cite(
     Raises
     ------
     ValueError
-        If a number of things is below 1, or a library size is not positive.
+        If a number of cells, genes, proteins or types is below 1, or a library size is not positive.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def simulate_cite(
             var=pd.DataFrame(index=[f"simulated_{name}_{i}" for i in range(n_vars)]),
             layers={"share": shares.astype(np.float32)},
         )
-    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # mudata 0.3 speaks of its next version
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # of mudata 0.3
         mdata = MuData(parts)
     for column, values in obs.items():
         mdata.obs[column] = values

@@ -1,6 +1,6 @@
-"""How good generated cells are: metrics, with real-versus-real ceilings, and baselines that a model has to beat.
+"""Metrics of generated cells and responses, with real-versus-real ceilings, negative controls and baselines.
 
-Everything is compared in one `ExpressionSpace`, with held-out real cells, never with the training cells.
+All cells are compared with held-out real cells, not with training cells, in one `ExpressionSpace`.
 """
 
 from scdiffgen.metrics import baselines

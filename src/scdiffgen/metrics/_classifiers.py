@@ -1,4 +1,4 @@
-"""Classifiers that distinguish generated from real cells, and that find the label cells were generated for."""
+"""Classifier two-sample tests of generated against real cells, and label classifiers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from ._input import Matrix, Points, as_feature_pair, as_features, to_dense
 from ._resampling import Seed, Weights, unresampled, weight_below
 
 ClassifierName: TypeAlias = Literal["forest", "logistic"]
-Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
-CLASSIFIERS: dict[str, tuple[ClassifierName, Features, str]] = {  # columns of `evaluate`, and what each is called
+Features: TypeAlias = Literal["pcs", "expression"]  # inputs of classifiers
+CLASSIFIERS: dict[str, tuple[ClassifierName, Features, str]] = {  # by column of `evaluate`: classifier, input, label
     "c2st_auc_forest_pcs": ("forest", "pcs", "forest, components"),
     "c2st_auc_forest_genes": ("forest", "expression", "forest, genes"),
     "c2st_auc_logistic_genes": ("logistic", "expression", "logistic, genes"),
 }
 N_FOLDS = 5
 N_TREES = 200
-MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
+MIN_LEAF = 5  # cells in a leaf: as powerful as pure leaves at lower cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
 class LabelAccuracy(NamedTuple):
-    """Fractions of generated and of held-out real cells classified as their label; see `label_accuracy`."""
+    """Classification accuracies of generated and of held-out real cells; see `label_accuracy`."""
 
     generated: float
     real: float
@@ -62,21 +62,21 @@ def classifier_auc(
     n_jobs: int = 1,
     seed: int = 0,
 ) -> float:
-    """Classifier two-sample test (C2ST): cross-validated AUC between generated and real cells.
+    """Compute the classifier two-sample test (C2ST): cross-validated AUC between generated and real cells.
 
-    Five shuffled folds, with a fifth of each side, and of its labels; the AUC is computed within each test fold and
-    averaged, so that scores of different fits are never compared. 0.5 is perfect; values below 0.5 are sampling noise.
+    Five shuffled folds are stratified by side and label. The AUC is computed within each test fold and averaged, so
+    scores of different fits are never compared. The best value is 0.5; lower values are sampling noise. Source:
     Lopez-Paz & Oquab (2017, ICLR).
 
     Parameters
     ----------
     real, generated
-        Cells, (cells, features): principal components or expression, dense or sparse.
+        Principal components or expression, ``(cells, features)``, dense or sparse.
     classifier
-        ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
+        ``"forest"``: random forest with at least five cells per leaf; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
     real_labels, generated_labels
-        Labels of the cells, by default none.
+        Labels of the cells, ``(cells,)``, to stratify folds; by default none.
     {forests}
     {draws}
 
@@ -87,7 +87,7 @@ def classifier_auc(
     Raises
     ------
     ValueError
-        If there are not as many labels as cells.
+        If labels and cells differ in number.
 
     Examples
     --------
@@ -120,22 +120,22 @@ def label_accuracy(
     *,
     seed: int = 0,
 ) -> LabelAccuracy:
-    """Accuracy of a logistic classifier of real training cells on generated cells, and on held-out real cells.
+    """Compute the label accuracy of generated and held-out real cells, by a logistic classifier of training cells.
 
-    The second number is what the first is to be compared with: generated cells that are classified much better than
-    real ones are too typical.
+    Compare the accuracy of generated cells with that of real cells: generated cells that are classified much better are
+    too typical of their label.
 
     Parameters
     ----------
     real, generated, train
-        Held-out real cells, generated cells, and real training cells, (cells, features) each.
+        Held-out real cells, generated cells, and real training cells, ``(cells, features)`` each.
     real_labels, generated_labels, train_labels
-        Their labels; of generated cells those that they were generated for.
+        Labels of these cells, ``(cells,)``; for generated cells the requested labels.
     {draws}
 
     Returns
     -------
-    The accuracies ``generated`` and ``real``.
+    The accuracies ``generated`` and ``real``, between 0 and 1.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def fit_classifier(
         logistic = LogisticRegression(C=PENALTY, max_iter=200, random_state=seed)
         model = make_pipeline(StandardScaler(with_mean=False), logistic)
     else:
-        raise ValueError(f"`classifier`={name!r} is not known. Pass 'forest' or 'logistic'.")
+        raise ValueError(f"`classifier` is {name!r}: pass 'forest' or 'logistic'.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
         return model.fit(features, target)
@@ -170,10 +170,10 @@ def fit_classifier(
 def label_hits(
     train: Points, train_labels: ArrayLike, samples: Mapping[str, tuple[Points, ArrayLike]], *, seed: int = 0
 ) -> dict[str, NDArray[np.float64]]:
-    """Whether a logistic classifier of training cells classifies each cell as its label, 0 or 1, (cells,) by sample."""
+    """Classify the cells of each sample by a logistic classifier of training cells: 1 if correct, else 0, (cells,)."""
     features, names = _labelled(train, train_labels, "train")
     if len(np.unique(names)) < 2:
-        raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
+        raise ValueError(f"`train_labels` has only one label ({names[0]!r}): pass cells of at least two labels.")
     model = fit_classifier("logistic", features, names, seed=seed)
     checked = {name: _labelled(*sample, name) for name, sample in samples.items()}
     return {
@@ -186,7 +186,7 @@ def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDAr
     """Check features and labels of the same cells."""
     features, names = as_features(cells, name), np.asarray(labels).astype(str)
     if len(names) != features.shape[0]:
-        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells: pass one per cell.")
     return features, names
 
 
@@ -200,7 +200,7 @@ def cross_validated_scores(
     n_jobs: int = 1,
     seed: int = 0,
 ) -> list[FoldScores]:
-    """Scores of every cell by a classifier that was fitted without it; folds share sides and labels out evenly."""
+    """Compute out-of-fold scores of all cells; folds are stratified by side and label."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
     if sparse.issparse(features) and classifier == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
         features = to_dense(features)
@@ -219,7 +219,7 @@ def cross_validated_scores(
 
 
 def _folds(labels: NDArray, seed: Seed) -> NDArray[np.intp]:
-    """Deal the cells out to the folds, shuffled within their labels, (cells,)."""
+    """Assign cells to folds, shuffled within labels, (cells,)."""
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.intp)
@@ -235,7 +235,7 @@ def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[
 
 
 def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights) -> NDArray[np.float64]:
-    """Probability that a positive cell scores above a negative one, ties half, under each row of weights, (rows,)."""
+    """Compute the AUC, with ties counted half, under each row of weights, (rows,)."""
     below = weight_below(negative, wn, positive, "left") + weight_below(negative, wn, positive, "right")
     wins = np.einsum("rp,rp->r", wp, below / 2)
     pairs = wn.sum(axis=1) * wp.sum(axis=1)

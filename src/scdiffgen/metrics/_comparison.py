@@ -1,4 +1,4 @@
-"""Under `evaluate` and `perturbation_report`: pairs of samples go in, a table of the metrics defined here comes out."""
+"""Metrics of pairs of samples, and their tables, shared by `evaluate` and `perturbation_report`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
-BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
+BALLS = points.N_NEIGHBOURS + 1  # minimum number of cells for nearest-neighbour balls
 OF_TRAIN = {"novelty"}  # metrics that need training cells
-OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # and groups
+OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need groups
 EMPTY = np.empty(0)
 BLOCK = 5000  # cells whose expression is in memory at a time
 
@@ -39,7 +39,7 @@ Key: TypeAlias = dict[str, Any]  # the first columns of a row: what is compared,
 
 
 class Cells(NamedTuple):
-    """A sample of cells in every form that a metric needs; what none needs is empty."""
+    """A sample of cells in all forms that the requested metrics need; other fields are empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
     counts: Matrix = EMPTY  # (cells, genes)
@@ -50,12 +50,12 @@ class Cells(NamedTuple):
 
     @property
     def expression(self) -> Matrix:
-        """Log-normalised expression (cells, genes)."""
+        """Return log-normalised expression (cells, genes)."""
         return self.normalised if self.counts is EMPTY else log_normalise(self.counts, dtype=np.float32)
 
     @classmethod
     def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
-        """Check counts, which messages call ``name``; all cells are held in memory as counts and components only."""
+        """Check counts (``name`` in messages) and keep cells as counts and components."""
         counts = space.counts(cells, name=name)
         starts = range(0, max(counts.shape[0], 1), BLOCK)
         blocks = (log_normalise(counts[start : start + BLOCK], dtype=np.float32) for start in starts)
@@ -63,7 +63,7 @@ class Cells(NamedTuple):
 
     @classmethod
     def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Cells:
-        """Map log-normalised expression, which messages call ``name``, into the space."""
+        """Map log-normalised expression (``name`` in messages) into the space."""
         expression = space.of_log_normalised(cells, name=name)
         return cls(space.project(expression), normalised=expression)
 
@@ -73,7 +73,7 @@ class Cells(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How samples are prepared and compared."""
+    """Settings for the preparation and comparison of samples."""
 
     layer: str | None = None
     n_pcs: int = 30
@@ -87,11 +87,11 @@ class Settings(NamedTuple):
     gene_symbols: str | None = None  # column of `.var` with the names that are shown
 
     def space(self, train: CountsLike) -> ExpressionSpace:
-        """Fit the space that everything is compared in."""
+        """Fit the expression space of the comparison."""
         return ExpressionSpace.fit(train, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
-        """Draw n cells of each side, at most ``max_cells``, and their resamples."""
+        """Draw n cells per side, at most ``max_cells``, and their bootstrap weights."""
         n, rng = min(n, self.max_cells), np.random.default_rng(seeds[1])
         x = real.take(subsample(len(real.pcs), n, seeds[0]))
         y = generated.take(subsample(len(generated.pcs), n, seeds[1]))
@@ -101,7 +101,7 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two samples of equally many cells, weights that resample them, and for a perturbation its response."""
+    """Two samples of equal size, their bootstrap weights, and the response of a perturbation."""
 
     real: Cells
     generated: Cells
@@ -112,26 +112,26 @@ class Pair:
 
     @property
     def pcs(self) -> tuple[NDArray, NDArray, Weights, Weights]:
-        """Components and weights of both sides, as the distances take them."""
+        """Return components and weights of both sides, as arguments of distances."""
         return self.real.pcs, self.generated.pcs, self.real_weights, self.generated_weights
 
     @cached_property
     def in_balls(self) -> dict[str, Rows]:
-        """Precision, recall and coverage."""
+        """Compute precision, recall and coverage."""
         return points.overlap_resampled(*self.pcs)
 
     @cached_property
     def labels(self) -> tuple[NDArray, NDArray]:
-        """Groups of both sides."""
+        """Return the groups of both sides."""
         return self.real.labels, self.generated.labels
 
     @cached_property
     def fitted(self) -> dict[str, list[FoldScores]]:
-        """Scores of the classifiers that were fitted so far, by the name of the metric."""
+        """Cache scores of fitted classifiers by the name of the metric."""
         return {}
 
     def folds(self, name: str) -> list[FoldScores]:
-        """Scores of the classifier behind a metric, which is fitted once."""
+        """Return scores of the classifier of a metric, which is fitted once."""
         if name not in self.fitted:
             classifier, features, _ = CLASSIFIERS[name]
             options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
@@ -142,7 +142,7 @@ class Pair:
 
 
 class Metric(NamedTuple):
-    """A column: where it is best, how it is computed, the cells that it needs of a side, and the range it keeps."""
+    """A metric: best value, function, minimum number of cells per side, and range."""
 
     direction: Direction
     ideal: float | str  # a name is the value of that source
@@ -153,7 +153,7 @@ class Metric(NamedTuple):
 
     @property
     def best(self) -> str:
-        """Where it is best, in words."""
+        """Describe the best value in words."""
         if self.direction != "closest to":
             return f"{self.direction} is better"
         return "best at that of other real cells" if isinstance(self.ideal, str) else f"best at {self.ideal:g}"
@@ -223,17 +223,17 @@ ALL = "all"
 def choose(
     asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], noun: str
 ) -> dict[str, Metric]:
-    """Metrics asked for; ``"all"`` leaves out transport where POT is not installed. ``others`` are sources, or so."""
+    """Select metrics by name; ``"all"`` skips transport without POT. ``others`` are names of sources or baselines."""
     everything = isinstance(asked, str) and asked == ALL
     names = [*metrics] if everything else as_names(asked)
     if not everything and TRANSPORT in names:
         points.pot()
     if everything and find_spec("ot") is None:
-        warn_user(f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}")
+        warn_user(f"`{TRANSPORT}` is left out, because POT is not installed. Install it with: {points.INSTALL}")
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
-        raise ValueError(f"Unknown metrics or {noun} {unknown}. Metrics: {[ALL, *metrics]}; {noun}: {[*known]}.")
+        raise ValueError(f"Unknown metrics or {noun} {unknown}: choose {[ALL, *metrics]}; {noun}: {[*known]}.")
     return {name: metric for name, metric in metrics.items() if name in names}
 
 
@@ -245,7 +245,7 @@ def compare(
     settings: Settings,
     in_words: Callable[[Key], tuple[str, str]],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each; ``in_words`` names a sample, and its condition, in a warning that it lacks cells."""
+    """Score all pairs, one row each; ``in_words`` names a sample and its condition in warnings of few cells."""
     rows: list[Key] = []
     short: dict[tuple[str, str], list[str]] = {}
     for key, pair in pairs:
@@ -271,7 +271,7 @@ def compare(
 
 
 def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Compute the metrics, with 95 % intervals ``_low`` to ``_high`` if the pair is resampled."""
+    """Compute the metrics, with 95 % intervals ``_low``, ``_high`` if the pair has resamples."""
     scores: dict[str, float] = {}
     for name, metric in metrics.items():
         scores |= with_interval(name, metric.compute(pair), metric.lowest, metric.highest)
@@ -279,11 +279,11 @@ def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
 
 
 def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1.0) -> dict[str, float]:
-    """The first row, and the 95 % interval ``_low`` to ``_high`` of its resamples, if there are any."""
+    """Return the first row, and the 95 % interval ``_low``, ``_high`` of its resamples if there are any."""
     found = {name: float(rows[0])}
     if len(rows) > 1:
         resamples = rows[1:][np.isfinite(rows[1:])]
-        # no percentiles of the resamples: resampling biases plug-in statistics upwards
+        # no percentiles of the resamples, because the bootstrap biases plug-in statistics upwards
         margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
         found[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
         found[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))

@@ -1,4 +1,4 @@
-"""Axes of variation that generated cells miss: their variance along principal components, over that of real cells."""
+"""Variance ratios of generated to real cells along principal components."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ def dispersion(
     n_bootstrap: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Find axes along which generated cells vary less, or more, than held-out real cells.
+    """Compare the variance of generated and held-out real cells along principal components.
 
-    Cells are compared as `evaluate` does: equally many generated as real ones, beside other real cells, the
-    real-versus-real ceiling, along principal components of log expression that are fitted on ``train``. Within labels,
-    the variance is that of deviations from the mean of the label, pooled: what the label does not name, such as the
-    cell cycle.
+    Cells are compared as in `evaluate`: equally many generated and real cells, beside other real cells (the
+    real-versus-real ceiling), along principal components of log expression fitted on ``train``. Within labels, the
+    variance is the pooled variance of deviations from the label means, such as the variation by cell cycle.
 
     Parameters
     ----------
@@ -48,12 +47,12 @@ def dispersion(
 
     Returns
     -------
-    A row for each group and component, with index ``(group, component)``: the groups ``"overall"``, ``"within"`` and
-    each label, the components ``"PC1"`` and so on. Columns: ``ratio``, variance of the generated over that of the real
-    cells, and its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``, the same of
-    other real cells; ``apart``, whether the interval lies on one side of 1 and of that of other real cells; ``share``
-    of the variance of all genes, in the real cells of the group, on the component; ``genes``, the three that weigh
-    most; ``n``, cells compared of each side.
+    One row per group and component, with index ``(group, component)``: groups ``"overall"``, ``"within"`` and each
+    label, components ``"PC1"`` and so on. Columns: ``ratio``, the variance of generated over that of real cells, and
+    its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``, the ratio and interval
+    of other real cells; ``apart``, whether the interval of generated cells lies on one side of 1 and of the interval of
+    other real cells; ``share`` of the variance of all genes on the component, in real cells of the group; ``genes``,
+    the three genes with the largest weights; ``n``, the number of compared cells per side.
 
     Raises
     ------
@@ -63,7 +62,7 @@ def dispersion(
     Warns
     -----
     FewCellsWarning
-        If there are fewer than ten cells of a group on a side; its ratios are NaN.
+        If a group has fewer than ten cells on a side; its ratios are NaN.
 
     Examples
     --------
@@ -83,7 +82,7 @@ def dispersion(
 
 
 def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
-    """The table of `dispersion`."""
+    """Compute the table of `dispersion`."""
     genes = _leading_genes(prepared)
     parts = grouped_pairs(prepared.cells, groupby, list(COLUMNS), settings)
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
@@ -91,7 +90,7 @@ def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.
 
 
 def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.DataFrame:
-    """Rows of one group."""
+    """Tabulate one group."""
     rows, share = {}, np.full(len(genes), np.nan)
     for source, pair in sides.items():
         if len(pair.real.pcs) < FEWEST_CELLS:
@@ -108,7 +107,7 @@ def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.D
 
 
 def _leading_genes(prepared: Prepared) -> list[str]:
-    """Names of the three genes that weigh most on each component; positions where genes have no names."""
+    """Name the three genes with the largest weights on each component; positions if genes have no names."""
     space, names = prepared.space, prepared.names
     names = np.arange(space.n_genes) if names is None else np.asarray(names)
     order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :3]

@@ -1,4 +1,4 @@
-"""Two samples of cells as points (cells, dimensions), usually principal components: distances, nearest neighbours."""
+"""Distances and nearest-neighbour statistics of two samples of points (cells, dimensions)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNK = 1000  # rows of a distance matrix in memory at a time
 INSTALL = "pip install 'scdiffgen[eval]'"
 N_NEIGHBOURS = 5
 COPY_LIMIT = 0.05  # fraction of generated cells that may be too close before a warning
-CELLS_FOR_LIMIT = 100  # held-out cells that it takes to know what too close is
+CELLS_FOR_LIMIT = 100  # minimum number of held-out cells to calibrate "too close"
 
 squared_distances = partial(cdist, metric="sqeuclidean")  # exact zeros for equal points
 Kernel = Callable[[NDArray, NDArray], NDArray]
@@ -44,20 +44,20 @@ class Novelty(NamedTuple):
 
 @shared_docs
 def mmd(real: Points, generated: Points, *, median: float | None = None, seed: int = 0) -> float:
-    r"""Squared maximum mean discrepancy, unbiased.
+    r"""Compute the unbiased squared maximum mean discrepancy (MMD).
 
-    The U-statistic of Gretton et al. (2012, JMLR 13, Lemma 6) with the mean of the kernels
-    :math:`\exp(-d^2 / (s\,m))`, s in {1/4, 1/2, 1, 2, 4}. It is zero on average for two samples of one population, so
+    The U-statistic of Gretton et al. (2012, JMLR 13, Lemma 6) uses the mean of the kernels
+    :math:`\exp(-d^2 / (s\,m))`, s in {1/4, 1/2, 1, 2, 4}. For two samples of one population its expectation is zero, so
     it may be negative.
 
     Parameters
     ----------
     {points}
     median
-        The scale m; by default the median squared distance between different *real* cells, so that it does not depend
-        on what is judged.
+        Scale m of the kernels; by default the median squared distance between different *real* cells, which does not
+        depend on the generated cells.
     seed
-        Seed of the 2,000 real cells that give the median, when there are more.
+        Random seed of the subsample of 2,000 real cells for the median, if there are more.
 
     Returns
     -------
@@ -75,10 +75,10 @@ def mmd(real: Points, generated: Points, *, median: float | None = None, seed: i
 
 @shared_docs
 def energy_distance(real: Points, generated: Points) -> float:
-    r"""Energy distance, unbiased: :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|` with Euclidean norms and different cells.
+    r"""Compute the unbiased energy distance :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|` with Euclidean norms.
 
-    Szekely & Rizzo (2013, J. Stat. Plan. Inference 143). With *squared* norms it would be twice the squared distance
-    of the means and see nothing else.
+    Source: Szekely & Rizzo (2013, J. Stat. Plan. Inference 143). Expectations are over pairs of different cells. With
+    *squared* norms, it would measure only the squared distance of the means.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def energy_distance(real: Points, generated: Points) -> float:
 
     Returns
     -------
-    The distance, zero on average for one population; NaN, with a warning, for fewer than two cells on a side.
+    The distance, with expectation zero for one population; NaN, with a warning, for fewer than two cells on a side.
 
     Examples
     --------
@@ -98,9 +98,9 @@ def energy_distance(real: Points, generated: Points) -> float:
 
 @shared_docs
 def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed: int = 0) -> float:
-    """2-Wasserstein distance: the square root of the exact optimal transport cost under squared Euclidean distance.
+    """Compute the exact 2-Wasserstein distance (optimal transport with squared Euclidean cost).
 
-    Positive even for one population, more so the fewer the cells: compare with that of as many other real cells.
+    It is positive even for two samples of one population: compare it with the distance of as many other real cells.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed:
 
     Returns
     -------
-    The distance, in units of the coordinates; NaN, with a warning, for an empty side.
+    The distance in units of the coordinates; NaN, with a warning, for an empty side.
 
     Raises
     ------
@@ -128,27 +128,27 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed:
 
 @shared_docs
 def novelty(real: Points, generated: Points, train: Points) -> Novelty:
-    """Distance of generated cells to their nearest training cell, against that of held-out real cells.
+    """Test memorisation: compare nearest-training-cell distances of generated and held-out real cells.
 
     Parameters
     ----------
     {points}
     train
-        Training cells, over the same dimensions; ``real`` are cells that were not trained on.
+        Training cells, ``(cells, dimensions)``, over the same dimensions; ``real`` are held-out cells.
 
     Returns
     -------
     ratio
-        Median distance of generated over median distance of held-out cells; about 1, clearly below 1 is memorising.
+        Median distance of generated over that of held-out cells; about 1 is best, clearly lower is memorisation.
     too_close
-        Fraction of generated cells closer to a training cell than 99 % of held-out cells are; about 0.01.
+        Fraction of generated cells closer to a training cell than 99 % of held-out cells; about 0.01 is best.
     n_copies
-        Generated cells on top of a training cell.
+        Number of generated cells at distance zero from a training cell.
 
     Warns
     -----
     CopyWarning
-        If more than 5 % of the cells are too close, by at least 100 held-out cells, or more are copies than of these.
+        If over 5 % of the cells are too close (given 100 held-out cells), or more copies than in held-out cells exist.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def novelty(real: Points, generated: Points, train: Points) -> Novelty:
 def mmd_resampled(
     x: NDArray, y: NDArray, wx: Weights, wy: Weights, median: float | None = None, seed: int = 0
 ) -> NDArray[np.float64]:
-    """`mmd` under each row of weights, (rows,)."""
+    """Compute `mmd` under each row of weights, (rows,)."""
     scale = median_squared_distance(x, seed=seed) if median is None else median
 
     def kernel(a: NDArray, b: NDArray) -> NDArray:
@@ -179,20 +179,20 @@ def mmd_resampled(
 
 
 def energy_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """`energy_distance` under each row of weights, (rows,)."""
+    """Compute `energy_distance` under each row of weights, (rows,)."""
     within, across = _kernel_means(cdist, x, y, wx, wy, diagonal=0.0)
     return 2 * across - within
 
 
 def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """Compute `wasserstein` under each row of weights, (rows,): exact for the first, of ones, then linearised."""
+    """Compute `wasserstein` under each row of weights, (rows,): exact for the first row, linearised for resamples."""
     _, log = pot().emd2([], [], squared_distances(x, y), numItermax=2_000_000, log=True)
     # to first order in the weights, by the dual potentials: del Barrio & Loubes 2019, Annals of Probability 47
     return np.sqrt(np.clip(wx @ log["u"] / wx.sum(axis=1) + wy @ log["v"] / wy.sum(axis=1), 0, None))
 
 
 def pot() -> ModuleType:
-    """The library of optimal transport, or how to install it."""
+    """Import the optimal transport library POT; raise if it is not installed."""
     try:
         import ot
     except ImportError as error:
@@ -201,7 +201,7 @@ def pot() -> ModuleType:
 
 
 def median_squared_distance(points: NDArray, *, seed: int = 0) -> float:
-    """Median squared distance of different cells, over at most 2,000 of them; 1 if all cells are equal."""
+    """Compute the median squared distance of different cells, over at most 2,000 cells; 1 if all cells are equal."""
     chosen = points[subsample(len(points), 2000, seed)]
     squared = squared_distances(chosen, chosen)[np.triu_indices(len(chosen), k=1)]
     median = float(np.median(squared))
@@ -211,13 +211,13 @@ def median_squared_distance(points: NDArray, *, seed: int = 0) -> float:
 def _kernel_means(
     kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights, *, diagonal: float
 ) -> tuple[Weights, Weights]:
-    """Means of a kernel over different cells, the sum of those of each side, and across, by row of weights, (rows,)."""
+    """Compute kernel means within sides (summed) and across sides, by row of weights, (rows,)."""
     within = np.zeros(len(wx))
     for points, weights in ((x, wx), (y, wy)):
         squares = (weights**2).sum(axis=1)
         pairs = weights.sum(axis=1) ** 2 - squares
         total = _bilinear(kernel, points, points, weights, weights) - diagonal * squares
-        # a resample may hold one cell only
+        # a resample may hold only one cell
         within += np.divide(total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
     return within, _bilinear(kernel, x, y, wx, wy) / (wx.sum(axis=1) * wy.sum(axis=1))
 
@@ -231,7 +231,7 @@ def _bilinear(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) 
 
 
 def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
-    """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
+    """Compare nearest-neighbour distances of generated and held-out cells; warn of copies."""
     median = float(np.median(expected))
     ratio = float(np.median(found)) / median if median > 0 else float("nan")
     too_close = float((found < np.quantile(expected, 0.01)).mean())
@@ -239,24 +239,24 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
     crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
     if crowded or copies / len(found) > by_chance / len(expected):
         warn_user(
-            f"Generated cells resemble training cells more than new real cells do: {copies} of {len(found)} are copies,"
-            f" and {too_close:.0%} are closer to a training cell than 99 % of held-out cells are (1 % expected). The "
-            "generator may have memorised: train it for less long, on more cells, or with fewer parameters.",
+            f"Generated cells are closer to training cells than held-out cells: {copies} of {len(found)} are copies, "
+            f"and {too_close:.0%} are closer to a training cell than 99 % of held-out cells (1 % expected). The "
+            "generator may have memorised: train for fewer epochs, on more cells, or with fewer parameters.",
             CopyWarning,
         )
     return Novelty(ratio, too_close, copies)
 
 
 def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]:
-    """Distance of every cell to the nearest reference cell, (cells,)."""
+    """Compute the distance of each cell to the nearest reference cell, (cells,)."""
     if len(cells) == 0:
         return np.empty(0)
-    nearest = pairwise_distances_argmin(cells, reference)  # fast and rounded, so the distance itself is computed again
+    nearest = pairwise_distances_argmin(cells, reference)  # rounded, so the distance is recomputed
     return np.linalg.norm(cells - reference[nearest], axis=1)
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
-    """Precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights, (rows,) each."""
+    """Compute precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights."""
     k = N_NEIGHBOURS
     real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
     in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell
@@ -269,5 +269,5 @@ def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[
 
 
 def _neighbour_distances(cells: KDTree, k: int) -> NDArray[np.float64]:
-    """Distance of every cell to its k-th nearest other cell of the same side, (cells,)."""
+    """Compute the distance of each cell to its k-th nearest other cell of the same side, (cells,)."""
     return cells.query(cells.data, k + 1)[0][:, -1]

@@ -1,4 +1,4 @@
-"""Generated cells against held-out real ones, beside ceiling and negative controls, over all and by group."""
+"""Evaluation of generated against held-out real cells, with ceiling and negative controls."""
 
 from __future__ import annotations
 
@@ -42,50 +42,49 @@ def evaluate(
     seed: int = 0,
     silent: bool = False,
 ) -> Evaluation:
-    """Score generated cells against held-out real cells, beside what real cells and negative controls score.
+    """Score generated cells against held-out real cells, with a real-versus-real ceiling and negative controls.
 
-    All sources are compared with the same half of the real cells, the *reference*, at equal numbers of cells:
-    ``"generated"``; ``"other_real"``, the other half of the real cells, the real-versus-real ceiling; and the negative
+    Each source is compared with the same half of the real cells, the *reference*, at equal numbers of cells:
+    ``"generated"``; ``"other_real"``, the other half of the real cells (the real-versus-real ceiling); and the negative
     controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, with the groups of the reference.
 
-    Expression space and classifier of labels are fitted on ``train``. Without it they are fitted on one half of the
-    real cells, the rest is halved again, and novelty is not computed. Generate cells for the groups of the real cells:
-    another composition counts as an error in the overall row.
+    Expression space and label classifier are fitted on ``train``. Without ``train``, they are fitted on half of the
+    real cells, the other half is split into reference and ceiling, and novelty is not computed. Generate cells for the
+    groups of the real cells: another composition counts as an error in the overall row.
 
     Parameters
     ----------
     groupby
-        Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
+        Column of ``obs`` of all cells: one row per group, and the label of `label_accuracy`; by default no groups.
     metrics
-        Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
-        installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"mean_distance"``,
-        ``"gene_correlation"`` and with ``train`` ``"novelty"``: the user guide says what each detects.
+        Metric or metrics of ``EVALUATION_METRICS``, or ``"all"`` (``"wasserstein"`` only if POT is installed). The
+        default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"mean_distance"``,
+        ``"gene_correlation"``, and with ``train`` ``"novelty"``. The user guide describes what each metric detects.
     sources
-        Row or rows to compute.
+        Source or sources to compute.
     n_bootstrap
-        Resamples of cells behind the intervals, which hold for the cells and not for the fits: classifiers are not
-        fitted again, and transport is linearised. 0 computes none.
+        Number of bootstrap resamples of cells for the intervals; 0 computes none. Intervals exclude the uncertainty of
+        fits: classifiers are not refitted, and transport is linearised.
     {forests}
     {draws}
 
     Returns
     -------
-    An `Evaluation`, which shows the scores and the verdict of each group. ``.frame`` has the index ``(group, source)``,
-    the first group being ``"overall"``. Columns: ``n``, cells compared of each side; each metric, followed by the
-    verdict on the generated cells in a column that says where the metric is best (``"mmd, lower is better"``); and the
-    95 % intervals ``<metric>_low``, ``<metric>_high``. Its ``.attrs`` hold ``direction`` and ``ideal`` of each metric
-    (``"other_real"``: the value in that row), the ``verdict`` column, ``n_cells`` given, and ``settings``.
+    An `Evaluation`, which shows scores and verdicts by group. ``.frame`` has the index ``(group, source)``; the first
+    group is ``"overall"``. Columns: ``n``, the number of compared cells per side; each metric, followed by the verdict
+    on generated cells in a column that states the best value (``"mmd, lower is better"``); and 95 % intervals
+    ``<metric>_low``, ``<metric>_high``. ``.attrs`` holds ``direction`` and ``ideal`` of each metric
+    (``"other_real"``: the value in that row), the ``verdict`` columns, ``n_cells`` and ``settings``.
 
-    Verdicts compare intervals: ``"like other real cells"``, if those of generated and other real cells overlap or the
-    score is better; ``"like the negative control"``, if it overlaps with the worse control or lies beyond it;
-    ``"between"``; ``"unlike other real cells"``, without a control to compare with; ``"undecided"``, with fewer than
-    ten cells, or a score like that of other real cells and of the control. No verdicts without intervals or
-    ``"other_real"``.
+    Verdicts compare intervals. ``"like other real cells"``: the intervals of generated and other real cells overlap, or
+    the score is better. ``"like the negative control"``: the interval overlaps that of the worse control or lies beyond
+    it. ``"between"``: neither. ``"unlike other real cells"``: different, without a control. ``"undecided"``: fewer than
+    ten cells, or a score like that of other real cells and the control. Verdicts need intervals and ``"other_real"``.
 
     Raises
     ------
     ValueError
-        If there is no such metric, source or column, or a label is called ``"overall"`` or ``"within"``.
+        If a metric, source or column is unknown, or a label is called ``"overall"`` or ``"within"``.
     {raises_pot}
 
     Warns
@@ -123,7 +122,7 @@ def evaluated(
     *,
     silent: bool,
 ) -> Evaluation:
-    """Scores, variances along components if verdicts are possible, and the classifiers over all cells."""
+    """Compute scores, variances along components if there are verdicts, and classifiers over all cells."""
     space, fitted, fitted_on, cells, _ = prepared
     if "label_accuracy" in metrics:
         cells = _with_hits(cells, fitted, settings.seed)
@@ -157,7 +156,7 @@ def evaluated(
 
 
 def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str, Cells]:
-    """Add whether each cell is classified as its label; NaN where there is one label only."""
+    """Add whether each cell is classified as its label; NaN with only one label."""
     hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
     if len(np.unique(fitted.labels)) > 1:
         samples = {name: (side.pcs, side.labels) for name, side in cells.items() if len(side.pcs)}

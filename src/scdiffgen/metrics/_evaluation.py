@@ -1,4 +1,4 @@
-"""The result of `evaluate`: the scores, a verdict for each group, and how both are shown."""
+"""The result of `evaluate`: scores, verdicts by group, and their display."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,14 +22,14 @@ STYLE = "background:{};color:#222222;text-align:center"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Scores of generated cells, with a verdict for each group.
+    """Hold scores of generated cells, with a verdict for each group.
 
     Parameters
     ----------
     frame
-        The scores: a row for each group and source.
+        Scores, one row per group and source.
     dispersion
-        Variances along principal components, as :func:`dispersion` returns them; ``None`` without intervals.
+        Variance ratios along principal components, as :func:`dispersion` returns them; ``None`` without intervals.
     folds
         Out-of-fold scores of the classifiers over all cells, by the name of the metric; `pl.evaluation` draws them.
 
@@ -48,11 +48,11 @@ class Evaluation:
 
     @cached_property
     def verdict(self) -> pd.DataFrame:
-        """The least favourable classifier, and the components that vary too little, of each group.
+        """Return the verdict of each group: its least favourable classifier, and components with too little variance.
 
-        Columns: ``verdict``, in words; ``classifier``, its ``auc``, and that of other real cells, ``auc_other_real``;
-        ``n_narrow`` of ``n_components`` vary less than in real cells. If these are more than a tenth and no classifier
-        is less favourable, the verdict is ``"less varied than real cells"``. No rows without intervals.
+        Columns: ``verdict``, in words; ``classifier`` with its ``auc``; ``auc_other_real``, the AUC of other real
+        cells; and ``n_narrow`` of ``n_components`` that vary less than in real cells. If more than a tenth do and no
+        classifier is less favourable, the verdict is ``"less varied than real cells"``. Empty without intervals.
         """
         headers = self.frame.attrs.get("verdict", {})
         groups = self.frame.index.unique("group") if headers else []
@@ -62,7 +62,7 @@ class Evaluation:
         return pd.DataFrame(rows, columns=columns).set_index("group")
 
     def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str, str, str, float, float, int, int]:
-        """Row of one group: of the classifiers that distinguish the cells, the one with the highest AUC counts."""
+        """Return the row of one group: the classifier with the highest AUC that distinguishes the cells."""
         scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
         of = max(
             (name for name in headers if not np.isnan(scores[name])),
@@ -77,7 +77,7 @@ class Evaluation:
         return group, word, "" if of is None else CLASSIFIERS[of][2], *aucs, narrow, n_components
 
     def _narrow(self, group: str) -> tuple[int, int]:
-        """Components that vary too little, over all cells or within labels, and all that have intervals."""
+        """Count components with too little variance, over all cells or within labels, and all with intervals."""
         if self.dispersion is None:
             return 0, 0
         known = self.dispersion.index.unique("group")
@@ -88,7 +88,7 @@ class Evaluation:
         return max(counts, default=(0, 0))
 
     def sentences(self) -> list[str]:
-        """The verdict of each group in a sentence, all cells first."""
+        """Write the verdict of each group as a sentence, all cells first."""
         found = []
         for row in self.verdict.itertuples():
             why = []
@@ -104,7 +104,7 @@ class Evaluation:
         return "\n".join(["Evaluation, with the scores in `.frame`", *(f"- {line}" for line in self.sentences())])
 
     def _repr_html_(self) -> str:
-        """A row a group, with its least favourable classifier and four other metrics, and the verdicts below."""
+        """Render one row per group: the least favourable classifier, four other metrics, and verdicts below."""
         headers = self.frame.attrs.get("verdict", {})
         if not headers:
             return self.frame.to_html(max_rows=20, float_format="%.3g", na_rep="")
@@ -124,7 +124,7 @@ class Evaluation:
         return f"<div><table>{table}</table>{legend}<ul>{below}</ul></div>"
 
     def _cell(self, group: str, name: str, header: str) -> str:
-        """Score of generated cells with its interval, its classifier, and the score of other real cells."""
+        """Render the score of generated cells with its interval, its classifier, and the score of other real cells."""
         scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
         low, high = scores[f"{name}_low"], scores[f"{name}_high"]
         title = f"{escape(CLASSIFIERS[name][2])}<br>" if name in CLASSIFIERS else ""

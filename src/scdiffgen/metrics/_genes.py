@@ -1,4 +1,4 @@
-"""Statistics over genes, pairs of genes and library sizes, and the likelihoods of the simplest models."""
+"""Statistics of genes, gene pairs and library sizes, and likelihoods of multinomial baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scdiffgen._shared_docs import shared_docs
 from ._input import EXPRESSION, CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
 from ._resampling import Weights, unresampled, weight_below
 
-LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
+LOG_CONCENTRATIONS = (-5.0, 20.0)  # outside, cells hold one gene each, or are multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
 
 
@@ -29,21 +29,21 @@ class HeldOutNLL(NamedTuple):
 
 
 def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike | None = None) -> float:
-    """Mean absolute error of the gene-gene correlation matrix, over pairs of different genes.
+    """Compute the mean absolute error of the gene-gene correlation matrix, over pairs of different genes.
 
-    A gene that does not vary in a sample correlates with no other there.
+    Correlations of genes that are constant in a sample are 0.
 
     Parameters
     ----------
     real, generated
-        Expression, (cells, genes).
+        Expression, ``(cells, genes)``.
     genes
-        Positions of the genes compared, usually ``space.most_variable_genes(200)``; by default all.
+        Positions of the genes to compare, usually ``space.most_variable_genes(200)``; by default all genes.
 
     Returns
     -------
-    The error, between 0 and 2; NaN, with a warning, for fewer than three cells on a side. Positive for finite samples
-    of one population: compare at equal numbers of cells.
+    The error, between 0 and 2; NaN, with a warning, for fewer than three cells on a side. Finite samples of one
+    population have a positive error: compare scores at equal numbers of cells.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
 def multinomial_nll(
     real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
 ) -> HeldOutNLL:
-    r"""Negative log-likelihood of held-out cells under a multinomial at the mean of their label, the simplest model.
+    r"""Compute the negative log-likelihood of held-out cells under a multinomial at the mean of their label.
 
     The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
-    :math:`N_{cg}` of gene g over the training cells of the label and s = 1 molecule more. A cell x of L molecules has
+    :math:`N_{cg}` of gene g in the training cells of the label and the pseudocount s = 1. A cell x of L molecules has
     :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`. Its molecules are independent, so
-    the surprise of each compares with the cross-entropy of a missing molecule.
+    the cross-entropy per molecule is comparable with the training loss of a model.
 
     Parameters
     ----------
@@ -93,11 +93,11 @@ def multinomial_nll(
 def dirichlet_multinomial_nll(
     real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
 ) -> HeldOutNLL:
-    r"""Negative log-likelihood of held-out cells under a Dirichlet-multinomial at the mean of their label.
+    r"""Compute the negative log-likelihood of held-out cells under a Dirichlet-multinomial at the mean of their label.
 
-    Beside the mean :math:`\pi_c` of `multinomial_nll` it has one number for each label, the concentration :math:`A_c`
-    that is most likely for its training cells; of few cells it is too high, as the mean was fitted to them too. So it
-    knows how much the cells of a label vary, and not in what; a model that has learned the latter is better than this:
+    In addition to the mean :math:`\pi_c` of `multinomial_nll`, each label has a concentration :math:`A_c`, fitted by
+    maximum likelihood on its training cells (biased upwards for few cells, which also determine the mean). The baseline
+    models the amount of variation within labels, but not its directions; a useful model has a lower value:
 
     .. math:: p(x | L, c) = \frac{L!\, \Gamma(A_c)}{\Gamma(A_c + L)}
               \prod_g \frac{\Gamma(A_c \pi_{cg} + x_g)}{\Gamma(A_c \pi_{cg})\, x_g!}
@@ -133,7 +133,7 @@ def _nll_at_label_means(
     *,
     fit_concentration: bool,
 ) -> HeldOutNLL:
-    """Likelihood of a Dirichlet-multinomial with fitted concentrations; of a multinomial without."""
+    """Compute the likelihood of a Dirichlet-multinomial with fitted concentrations, or else of a multinomial."""
     fitted, held_out = (
         side.astype(np.float64) for side in as_count_pair(train, real, layer=layer, names=("train", "real"))
     )
@@ -141,7 +141,7 @@ def _nll_at_label_means(
         side.eliminate_zeros()
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
     _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
-    sums += 1.0  # a molecule of every gene in every label, so that no gene is impossible
+    sums += 1.0  # pseudocount per gene and label, so that no gene has probability 0
     shares = sums / sums.sum(axis=1, keepdims=True)  # (labels, genes)
     (rows, genes), molecules, library = held_out.nonzero(), held_out.data, library_sizes(held_out)
     share = shares[which[rows], genes]
@@ -153,16 +153,16 @@ def _nll_at_label_means(
         alpha = total[rows] * share
         rising = np.bincount(rows, gammaln(alpha + molecules) - gammaln(alpha), minlength=len(which))
         in_order = gammaln(total + library) - gammaln(total) - rising
-    held_out.data = gammaln(molecules + 1)  # of the molecules in any order
+    held_out.data = gammaln(molecules + 1)  # multinomial coefficient
     cells = in_order + library_sizes(held_out) - gammaln(library + 1)
     return HeldOutNLL(float(in_order.sum() / library.sum()), float(cells.mean()), cells)
 
 
 def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> float:
-    """The most likely concentration of a Dirichlet-multinomial whose mean is known."""
+    """Fit the concentration of a Dirichlet-multinomial with known mean by maximum likelihood."""
     pairs, n_of_pair = np.unique(np.stack([counts.indices, counts.data]), axis=1, return_counts=True)
     sizes, n_of_size = np.unique(library_sizes(counts), return_counts=True)
-    mean, molecules = shares[pairs[0].astype(int)], pairs[1]  # of a gene and its count, which many cells share
+    mean, molecules = shares[pairs[0].astype(int)], pairs[1]  # of distinct pairs of gene and count
 
     def nll(log_total: float) -> float:
         total = np.exp(log_total)
@@ -173,7 +173,7 @@ def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> fl
 
 
 def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
-    """Mean, variance and fraction of zeros of every gene under each row of weights."""
+    """Compute mean, variance and fraction of zeros of each gene under each row of weights."""
     matrix = sparse.csr_matrix(expression).astype(np.float64)
     total = weights.sum(axis=1, keepdims=True)
     mean = weights @ matrix / total
@@ -183,9 +183,9 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
 
 
 def mean_distance_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """Squared distance of the means of all genes, in variances of a cell, under each row of weights, (rows,).
+    """Compute the unbiased squared distance of gene means, in units of variances, under each row of weights, (rows,).
 
-    Unbiased: what the sampling noise of both means adds, a gene's variance over the number of cells, is subtracted.
+    The sampling variance of both means, a gene's variance over the number of cells, is subtracted.
     """
     sides, noise = [gene_moments(x, wx), gene_moments(y, wy)], 0.0
     for moments, weights in zip(sides, (wx, wy), strict=True):
@@ -197,7 +197,7 @@ def mean_distance_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> N
 
 
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """`gene_correlation_error` under each row of weights, (rows,)."""
+    """Compute `gene_correlation_error` under each row of weights, (rows,)."""
     first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
     upper = np.triu_indices(first.shape[1], k=1)
     pairs = [correlation(first, a)[upper] - correlation(second, b)[upper] for a, b in zip(wx, wy, strict=True)]
@@ -205,14 +205,14 @@ def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) 
 
 
 def ks_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """Kolmogorov-Smirnov distance of two samples of numbers under each row of weights, (rows,)."""
+    """Compute the Kolmogorov-Smirnov distance of two samples under each row of weights, (rows,)."""
     at = np.unique(np.concatenate([x, y]))
     first, second = (weight_below(v, w, at, "right") / w.sum(axis=1, keepdims=True) for v, w in ((x, wx), (y, wy)))
     return np.abs(first - second).max(axis=1)
 
 
 def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
-    """Pearson correlations of the columns under weights of the rows; a constant column correlates with none."""
+    """Compute weighted Pearson correlations of the columns; 0 for constant columns."""
     centred = expression - weights @ expression / weights.sum()
     covariance = (centred * weights[:, None]).T @ centred
     deviation = np.sqrt(np.diag(covariance))

@@ -1,4 +1,4 @@
-"""Perturbation responses that were held out: which cells have them, and what training cells predict of them."""
+"""Held-out perturbation responses, and baseline predictions from training cells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE_CONTEXT = "all"
 
 
 class Condition(NamedTuple):
-    """A treatment in a context; ``"B+A"`` and ``"A+B"`` are one, and the control is ``""``."""
+    """A treatment in a context; ``"B+A"`` equals ``"A+B"``, and the control is ``""``."""
 
     context: str
     perturbation: str
@@ -33,11 +33,11 @@ class Condition(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of a combination; none for the control."""
+        """Return the parts of a combination; empty for the control."""
         return tuple(self.perturbation.split("+")) if self.perturbation else ()
 
     def __str__(self) -> str:
-        """Name the condition as messages do."""
+        """Name the condition in messages."""
         dose = "" if self.dose is None else f" at {self.dose:g}"
         where = "" if self.context == ONE_CONTEXT else f" in {self.context}"
         return f"{self.perturbation or 'control'}{dose}{where}"
@@ -52,12 +52,12 @@ class Keys(NamedTuple):
     control: tuple[str, ...]
 
     def controls(self, cells: AnnData) -> Keys:
-        """The same with the labels of control cells, which are checked against ``control`` or taken from there."""
+        """Check the labels of control cells against ``control``, or read them from it."""
         known = np.unique(labels_of(cells, self.perturbation, "control", "perturbation_key").astype(str))
         absent = [name for name in self.control if name not in known]
         if absent:
             raise ValueError(
-                f"`control_label` is {listed(absent)}, and no cell of `control` has this "
+                f"`control_label` is {listed(absent)}, but no cell of `control` has this "
                 f"obs[{self.perturbation!r}]: they have {listed(known)}.{did_you_mean(absent[0], known)}"
             )
         if not self.control and len(known) > 1:
@@ -70,7 +70,7 @@ class Keys(NamedTuple):
     def check_predicted(
         self, cells: Iterable[Condition], name: str, real: set[Condition], train: set[Condition]
     ) -> None:
-        """Raise if predicted cells have labels that no other cells have, or no condition of ``real``."""
+        """Raise if predicted cells have unknown labels, or no condition of ``real``."""
         predicted = set(cells)
         for key, field in ((self.perturbation, "perturbation"), (self.context, "context")):
             known = {getattr(condition, field) for condition in real | train}
@@ -83,17 +83,17 @@ class Keys(NamedTuple):
         if not predicted & real:
             raise ValueError(
                 f"`{name}` has no cells of the conditions of `real` ({listed(map(str, sorted(real)))}), but of "
-                f"{listed(map(str, sorted(predicted)))}. Label predicted cells as the real ones that they predict."
+                f"{listed(map(str, sorted(predicted)))}. Label predicted cells like the real cells that they predict."
             )
 
     def contexts(self, cells: AnnData, name: str) -> NDArray:
-        """Context of every cell; without a key, one for all."""
+        """Return the context of each cell; one for all without a key."""
         if self.context is None:
             return np.full(cells.n_obs, ONE_CONTEXT, dtype=object)
         return labels_of(cells, self.context, name, "context_key")
 
     def conditions(self, cells: AnnData, name: str) -> dict[Condition, NDArray[np.intp]]:
-        """Positions of the cells of every condition; of controls, doses are not looked at."""
+        """Return positions of the cells of each condition; doses of controls are ignored."""
         raw = labels_of(cells, self.perturbation, name, "perturbation_key")
         names = {text: self._canonical(text) for text in np.unique(raw.astype(str))}
         perturbations = np.array([names[text] for text in raw], dtype=object)
@@ -103,7 +103,7 @@ class Keys(NamedTuple):
         return {Condition(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
 
     def _canonical(self, perturbation: str) -> str:
-        """Sort the parts of a combination and leave out controls."""
+        """Sort the parts of a combination and drop controls."""
         return "+".join(sorted(part.strip() for part in perturbation.split("+") if part.strip() not in self.control))
 
     def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
@@ -122,7 +122,7 @@ class Keys(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """Real control cells of a context: the mean of all, and those that baselines start from."""
+    """Real control cells of a context: their mean, and the cells that baselines start from."""
 
     mean: Vector
     cells: Cells
@@ -131,16 +131,16 @@ class Controls(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Cells of the two halves of every held-out condition, and the controls of every context."""
+    """Two halves of the cells of each held-out condition, and the controls of each context."""
 
     references: Mapping[Condition, Cells]  # the half that predictions are compared with
-    means: Mapping[Condition, Vector]  # of that half
-    others: Mapping[Condition, Cells]  # the other half, the ceiling
+    means: Mapping[Condition, Vector]  # of the references
+    others: Mapping[Condition, Cells]  # the other half, for the ceiling
     controls: Mapping[str, Controls]
 
     @classmethod
     def fit(cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, settings: Settings) -> HeldOut:
-        """Halve the conditions and summarise the controls; control cells in ``real`` are left out."""
+        """Halve the conditions and summarise the controls; control cells in ``real`` are ignored."""
         control = control[np.concatenate([r for c, r in keys.conditions(control, "control").items() if not c.parts])]
         perturbed = Cells.of(space, real, "real")
         conditions = {c: rows for c, rows in keys.conditions(real, "real").items() if c.parts}
@@ -165,7 +165,7 @@ class HeldOut:
         return cls(references, means, others, controls)
 
     def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
-        """Changes of all conditions of the context, (conditions, genes), and which of them is this one."""
+        """Return changes of all conditions of the context, (conditions, genes), and the row of this condition."""
         siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
         changes = np.array([self.means[c] - self.controls[condition.context].mean for c in siblings])
         return changes, siblings.index(condition) if condition in siblings else -1
@@ -173,7 +173,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class TrainingResponses:
-    """Mean expression of every training condition and of the controls of every context."""
+    """Mean expression of each training condition, and of the controls of each context."""
 
     means: Mapping[Condition, Vector]
     controls: Mapping[str, Vector]
@@ -181,7 +181,7 @@ class TrainingResponses:
 
     @classmethod
     def fit(cls, train: AnnData, space: ExpressionSpace, keys: Keys, held_out: HeldOut) -> TrainingResponses:
-        """Average the training cells; contexts without controls among them take the held-out controls."""
+        """Average the training cells; contexts without training controls use the held-out controls."""
         expression = space.expression(train, name="train")
         means = {c: mean_expression(expression[rows]) for c, rows in keys.conditions(train, "train").items()}
         controls = {context: cells.mean for context, cells in held_out.controls.items()}
@@ -190,7 +190,7 @@ class TrainingResponses:
         lacking = sorted({c.context for c in perturbed} - set(controls))
         if lacking:
             raise ValueError(
-                f"`train` has perturbed but no control cells in {', '.join(lacking)}, so that no change is defined. "
+                f"`train` has perturbed but no control cells in {', '.join(lacking)}, so no change is defined. "
                 f"The label of controls in obs[{keys.perturbation!r}] is {listed(keys.control)}; pass `control_label` "
                 "if that is wrong."
             )
@@ -198,24 +198,24 @@ class TrainingResponses:
         if leaked:
             raise ValueError(
                 f"`train` holds {len(leaked)} of {len(held_out.references)} conditions of `real`: "
-                f"{', '.join(leaked[:5])}. Score conditions that were held out whole; 'A+B' and 'B+A' are one."
+                f"{', '.join(leaked[:5])}. Score conditions without training cells; 'A+B' and 'B+A' are the same."
             )
         genes = () if space.genes is None else tuple(str(gene) for gene in space.genes)
         return cls(perturbed, controls, genes)
 
     @property
     def conditions(self) -> set[Condition]:
-        """Conditions of the training cells, controls included."""
+        """Return the conditions of the training cells, including controls."""
         return {*self.means, *(Condition(context, "", None) for context in self.controls)}
 
     def shift(self, condition: Condition) -> Vector:
-        """Change of mean expression against the controls of the context."""
+        """Compute the change of mean expression against the controls of the context."""
         return self.means[condition] - self.controls[condition.context]
 
     def baselines(self, target: Condition, control: Vector) -> dict[str, Vector]:
-        """Every baseline change that applies to a target, whose control cells have the mean ``control``."""
+        """Compute all applicable baseline changes of a target, given the mean ``control`` of its control cells."""
         here = [c for c in self.means if c.context == target.context]
-        elsewhere = [c for c in self.means if c[1:] == target[1:]]  # the target itself is held out
+        elsewhere = [c for c in self.means if c[1:] == target[1:]]  # excludes the target, which is held out
         shifts = {"no_change": np.zeros_like(control)}
         if self.means:
             shifts["train_mean"] = np.mean([self.shift(c) for c in here or self.means], axis=0)

@@ -1,4 +1,4 @@
-"""How differently cells respond: scores of single cells along the real response, their spread, and cells without."""
+"""Heterogeneity of single-cell responses: scores along the mean response, their spread, and non-responders."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scdiffgen._shared_docs import shared_docs
 from ._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
 from ._response import Called, Vector, mean_expression, rank_genes
 
-UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated one counts as not responding
+UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated cell is a non-responder
 
 
 class ResponseHeterogeneity(NamedTuple):
-    """How differently predicted cells respond, beside real ones; see `response_heterogeneity`."""
+    """Heterogeneity of predicted and real responses; see `response_heterogeneity`."""
 
     strength: float
     spread: float
@@ -29,7 +29,7 @@ class ResponseHeterogeneity(NamedTuple):
 
     @property
     def non_responders_error(self) -> float:
-        """How far the fraction of predicted cells without a response is from the real one."""
+        """Return the absolute difference of the predicted and real fractions of non-responders."""
         return abs(self.non_responders - self.non_responders_real)
 
 
@@ -40,38 +40,38 @@ UNDEFINED = ResponseHeterogeneity(*[float("nan")] * 4)
 def response_heterogeneity(
     real: CountsLike, predicted: CountsLike, control: CountsLike, *, layer: str | None = None, seed: int = 0
 ) -> ResponseHeterogeneity:
-    r"""Compare how differently predicted and real treated cells respond, which no mean shows.
+    r"""Compare the heterogeneity of single-cell responses between predicted and real treated cells.
 
-    The response of a cell x of log(1 + counts per 10,000) is its projection on the mean change :math:`\Delta` from
-    untreated (mean :math:`\mu`) to real treated cells, over the genes that respond (the Wilcoxon test of
-    `perturbation_report`): :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`. It is 0 of the mean untreated and 1 of the
-    mean real treated cell.
+    The score of a cell x (log(1 + counts per 10,000)) is its projection on the mean change :math:`\Delta` from
+    untreated (mean :math:`\mu`) to real treated cells, over the responding genes (Wilcoxon test of
+    `perturbation_report`): :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`. The score of the mean untreated cell is 0,
+    and that of the mean real treated cell is 1.
 
-    The spread of the scores leaves out sampling noise: the molecules of each cell are divided at random into two
-    halves, and the covariance of their scores over the cells is the variance that is not noise. A parabola in the
-    logarithm of the library size is subtracted first. What remains is how differently cells respond, and what they
-    expressed of these genes before. It is about 10 % too large for cells with a tenth of the molecules of the others.
+    The spread excludes sampling noise: the molecules of each cell are split at random into two halves, and the
+    covariance of their scores over cells is the variance without noise (molecular cross-validation), after regression
+    on a parabola in log library size. The spread includes the variation of these genes before treatment. It is about
+    10 % too large for cells with a tenth of the molecules of the other cells.
 
     Parameters
     ----------
     real, predicted
-        Counts of real and of predicted treated cells of one type; genes are aligned by name.
+        Counts of real and predicted treated cells of one type, ``(cells, genes)``; genes are aligned by name.
     control
-        Counts of untreated cells of that type.
+        Counts of untreated cells of this type.
     {draws}
 
     Returns
     -------
     strength
-        Mean score of the predicted cells, best 1.
+        Mean score of the predicted cells; 1 is best.
     spread
-        Standard deviation of the scores of predicted over that of real treated cells, without sampling noise, best 1;
-        NaN if real cells do not vary.
+        Ratio of the standard deviations of scores of predicted and real treated cells, without sampling noise; 1 is
+        best. NaN if real cells do not vary.
     non_responders, non_responders_real
-        Fractions of predicted and of real treated cells with a score below that of 95 % of the untreated ones.
-        Sampling noise is in these.
+        Fractions of predicted and of real treated cells with scores below those of 95 % of the untreated cells,
+        including sampling noise.
 
-    All are NaN if no gene responds, or with a warning for fewer than ten cells of a sample.
+    All are NaN if no gene responds, or, with a warning, if a sample has fewer than ten cells.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def response_heterogeneity(
 
 @dataclass(frozen=True)
 class RealResponse:
-    """Real treated and untreated cells, counts ``(cells, genes)``, along whose response others are scored."""
+    """Score cells along the response of real treated against untreated cells, counts ``(cells, genes)``."""
 
     treated: sparse.csr_matrix
     control: sparse.csr_matrix
@@ -103,7 +103,7 @@ class RealResponse:
     seed: int
 
     def compare(self, counts: sparse.csr_matrix | None, shift: Vector | None = None) -> ResponseHeterogeneity:
-        """Of predicted cells, or of cells to whose log expression a ``shift`` is added; NaN without counts."""
+        """Compare predicted cells, with a ``shift`` added to their log expression; NaN without counts."""
         if counts is None or not self.responding.any():
             return UNDEFINED
         scores = self._scores(counts) + (0.0 if shift is None else shift @ self._direction)
@@ -134,7 +134,7 @@ class RealResponse:
         return np.asarray(_expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
 
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
-        """Covariance of the scores of two halves of the molecules, at a given library size; mean of five splits."""
+        """Estimate the variance of scores without sampling noise, by five splits of the molecules into halves."""
         size = np.log(np.maximum(library_sizes(counts), 1))
         of_size = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
         curves = of_size.U[:, of_size.S > 1e-8 * of_size.S.max()]

@@ -1,4 +1,4 @@
-"""Counts come in as AnnData, sparse or dense arrays; they leave as checked CSR matrices over one list of genes."""
+"""Convert AnnData, sparse or dense arrays to checked CSR matrices over one list of genes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
 Matrix: TypeAlias = NDArray | sparse.csr_matrix
 
-FEWEST_CELLS = 10  # of which a score or a variance says something
+FEWEST_CELLS = 10  # minimum number of cells of a score or variance
 
 # what to pass instead
 COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
@@ -27,11 +27,11 @@ RESPONSE = "pass an array (genes,), such as a difference of mean expression."
 
 
 class FewCellsWarning(UserWarning):
-    """A metric got fewer cells than it needs and is reported as NaN."""
+    """A metric is NaN because it needs more cells."""
 
 
 def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
-    """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
+    """Test whether each side has at least ``needed`` cells; warn otherwise."""
     for side, n in n_cells.items():
         if n < needed:
             warn_user(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning)
@@ -47,7 +47,7 @@ def as_counts(
     n_genes: int | None = None,
     name: str = "counts",
 ) -> sparse.csr_matrix:
-    """Check counts and convert them to CSR of float32, aligned to ``genes`` by name; messages call them ``name``."""
+    """Check counts (``name`` in messages) and convert them to float32 CSR, aligned to ``genes`` by name."""
     if isinstance(counts, AnnData) and not _layers(counts):
         layer = None
     matrix = _matrix(counts, layer, name)
@@ -57,7 +57,7 @@ def as_counts(
     if n_genes is not None and matrix.shape[1] != n_genes:
         raise ValueError(
             f"`{name}` has {matrix.shape[1]} genes, expected {n_genes}. Pass the same genes in the same order, "
-            "or AnnData objects, which are aligned by name."
+            "or AnnData objects, whose genes are aligned by name."
         )
     return matrix
 
@@ -65,27 +65,27 @@ def as_counts(
 def as_count_pair(
     real: CountsLike, generated: CountsLike, *, layer: str | None = None, names: tuple[str, str] = ("real", "generated")
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
-    """Check the counts of two sides and bring the second to the genes of the first, by name where there are names."""
+    """Check the counts of two sides, and align the second to the genes of the first by name if there are names."""
     genes = gene_names(real)
     if genes is None and isinstance(generated, AnnData):
         raise TypeError(
             f"`{names[1]}` is an AnnData, but `{names[0]}` is a matrix without gene names. Pass both as AnnData "
-            "objects, which are aligned by name, or both as matrices."
+            "objects, whose genes are aligned by name, or both as matrices."
         )
     first = as_counts(real, layer=layer, genes=genes, name=names[0])
     return first, as_counts(generated, layer=layer, genes=genes, n_genes=first.shape[1], name=names[1])
 
 
 def gene_names(counts: CountsLike) -> pd.Index | None:
-    """Gene names of an AnnData; ``None`` for a matrix, which has none."""
+    """Return the gene names of an AnnData; ``None`` for a matrix."""
     return counts.var_names if isinstance(counts, AnnData) else None
 
 
 def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby") -> NDArray:
-    """Labels of the cells of an AnnData, as strings; messages call the cells ``name`` and the key ``argument``."""
+    """Return labels of an AnnData as strings; messages call the cells ``name`` and the key ``argument``."""
     check_column(key, argument)
     if not isinstance(cells, AnnData):
-        raise TypeError(f"`{name}` is a {type(cells).__name__} without labels. Pass an AnnData with obs[{key!r}].")
+        raise TypeError(f"`{name}` is a {type(cells).__name__} without labels: pass an AnnData with obs[{key!r}].")
     column = obs_column(cells, key, name)
     if column.isna().any():
         raise ValueError(f"obs[{key!r}] of `{name}` is missing for {int(column.isna().sum())} cells. Drop them.")
@@ -93,16 +93,16 @@ def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby")
 
 
 def obs_column(cells: AnnData, key: str, name: str) -> pd.Series:
-    """Column of ``obs``; an absent one is named."""
+    """Return a column of ``obs``; raise if there is none."""
     if key not in cells.obs:
-        raise ValueError(f"`{name}` has no obs column {key!r}; it has {list(cells.obs.columns)}.")
+        raise ValueError(f"`{name}` has no obs column {key!r}: choose from {list(cells.obs.columns)}.")
     return cells.obs[key]
 
 
 def label_codes(
     labels: ArrayLike, n_cells: int, name: str, known: NDArray[np.str_] | None = None
 ) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
-    """Sorted names of the labels, one a cell, and the position of each; of labels that are not known, an error."""
+    """Return sorted label names and the index of each cell's label; raise if a label is not among ``known``."""
     names = np.asarray(labels).astype(str)
     if names.shape != (n_cells,):
         raise ValueError(f"`{name}` has shape {names.shape}, expected one label for each of the {n_cells} cells.")
@@ -121,26 +121,26 @@ def label_codes(
 def label_sums(
     matrix: sparse.csr_matrix, labels: ArrayLike, name: str
 ) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.int64]]:
-    """Names of the labels, the sum of the rows of each, (labels, genes), and numbers of cells."""
+    """Return label names, sums of rows per label, (labels, genes), and numbers of cells."""
     known, which = label_codes(labels, matrix.shape[0], name)
     one_hot = sparse.csr_matrix((np.ones(len(which)), (which, np.arange(len(which)))), shape=(len(known), len(which)))
     return known, (one_hot @ matrix.astype(np.float64)).toarray(), np.bincount(which, minlength=len(known))
 
 
 def as_numbers(values: object, name: str, way_out: str) -> NDArray:
-    """Array of numbers; NumPy itself takes an AnnData for cells of sequences, and searches them for minutes."""
+    """Convert to an array of numbers; reject AnnData first, which NumPy would treat as a slow sequence."""
     if not (isinstance(values, Sequence) or hasattr(values, "__array__")):
         raise TypeError(f"`{name}` is of type {type(values).__name__}: {way_out}")
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"`{name}` holds values of type {array.dtype}, no numbers: {way_out}")
+        raise TypeError(f"`{name}` holds values of type {array.dtype}, not numbers: {way_out}")
     return array
 
 
 def as_features(
     cells: Points, name: str, way_out: str = FEATURES, *, dtype: type[np.floating] = np.float32
 ) -> NDArray | sparse.csr_matrix:
-    """Checked features of cells, dense stays dense and sparse CSR."""
+    """Check features of cells; dense arrays stay dense, sparse matrices become CSR."""
     if sparse.issparse(cells):
         features = sparse.csr_matrix(cells).astype(dtype)
     else:
@@ -152,7 +152,7 @@ def as_features(
 
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
-    """Two clouds of points over the same dimensions."""
+    """Check two samples of points over the same dimensions."""
     return as_feature_pair(to_dense(real), to_dense(generated), "dimensions", POINTS, dtype=np.float64)
 
 
@@ -164,7 +164,7 @@ def as_feature_pair(
     *,
     dtype: type[np.floating] = np.float32,
 ) -> tuple[Any, Any]:
-    """Two samples with the same features, or genes."""
+    """Check two samples with the same features, or genes."""
     x, y = as_features(real, "real", way_out, dtype=dtype), as_features(generated, "generated", way_out, dtype=dtype)
     if x.shape[1] != y.shape[1]:
         raise ValueError(
@@ -174,7 +174,7 @@ def as_feature_pair(
 
 
 def to_dense(matrix: Points) -> Any:
-    """Dense array of a sparse matrix; anything else stays."""
+    """Convert a sparse matrix to a dense array; other values are unchanged."""
     return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
@@ -195,7 +195,7 @@ def gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDA
 def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matrix:
     if isinstance(counts, AnnData):
         if layer is not None and layer not in counts.layers:
-            raise ValueError(f"`layer`={layer!r} is not a layer of `{name}`; it has {_layers(counts)}.")
+            raise ValueError(f"`layer`={layer!r} is not a layer of `{name}`: choose from {_layers(counts)}.")
         values = counts.X if layer is None else counts.layers[layer]
         if values is None:
             raise ValueError(f"`{name}` has no .X. Pass layer= with the layer that holds the counts.")
@@ -207,14 +207,14 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
         values = as_numbers(values, name, COUNTS)
         if values.ndim != 2:
             raise ValueError(f"`{name}` must be (cells, genes), got shape {values.shape}.")
-    matrix = sparse.csr_matrix(values)  # which shares memory with `values`; sorting its indices would break `values`
+    matrix = sparse.csr_matrix(values)  # shares memory with `values`, so its indices must not be sorted in place
     matrix = matrix.astype(np.float32, copy=not matrix.has_canonical_format)
     matrix.sum_duplicates()
     return matrix
 
 
 def _layers(cells: AnnData) -> list[str]:
-    """Names of the layers; anndata 0.13 lists ``.X`` among them, as ``None``."""
+    """Return names of the layers without ``None``, under which anndata 0.13 lists ``.X``."""
     keys: Iterable[str | None] = cells.layers
     return [key for key in keys if key is not None]
 

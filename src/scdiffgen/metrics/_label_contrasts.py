@@ -1,4 +1,4 @@
-"""Log fold changes between labels: whether the differences of generated cells are as large as those of real ones."""
+"""Slope of log fold changes between labels, generated against real cells."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from ._response import SIGNIFICANT, scanpy_tests
 
 
 class LabelContrasts(NamedTuple):
-    """Labels of the cells that spaces are fitted on, with which genes are chosen and slopes corrected."""
+    """Label contrasts of the cells on which the space is fitted, to select genes and correct slopes."""
 
     labels: NDArray[np.str_]
     means: NDArray[np.float64]  # of log expression, (labels, genes)
@@ -24,7 +24,7 @@ NO_LABELS = LabelContrasts(np.empty(0, dtype=str), np.empty((0, 0)), np.arange(0
 
 
 def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
-    """Means of the labels that have cells enough, and genes that Welch's t-test calls, by scanpy."""
+    """Compute means of labels with enough cells, and genes that are significant by scanpy's Welch t-test."""
     names, n_cells = np.unique(labels.astype(str), return_counts=True)
     kept = np.isin(labels.astype(str), names[n_cells >= FEWEST_CELLS])
     cells, labels = sparse.csr_matrix(expression[kept]), labels[kept].astype(str)
@@ -39,9 +39,9 @@ def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
 def contrast_slope(
     fitted: LabelContrasts, x: Matrix, y: Matrix, wx: Weights, wy: Weights, labels: tuple[NDArray, NDArray]
 ) -> NDArray[np.float64]:
-    """Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,)."""
-    # sum(z y) / sum(z x) over significant pairs of label and gene: unlike sum(x y) / sum(x^2), the noise of x does not
-    # attenuate it, as that is independent of z and of the choice of pairs.
+    """Regress fold changes y of generated on x of real cells, with z of fitted cells as instrument, (rows,)."""
+    # sum(z y) / sum(z x) over significant pairs of label and gene. Unlike sum(x y) / sum(x^2), the slope is not
+    # attenuated by the noise of x, which is independent of z and of the choice of pairs.
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
     there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():
@@ -61,6 +61,6 @@ def _mean(expression: Matrix, weights: Weights) -> NDArray[np.float64]:
 
 
 def _changes(means: NDArray[np.float64], n_cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Each label minus the rest, from means (..., labels, genes)."""
+    """Subtract the mean of all other labels from each label, (..., labels, genes)."""
     sums = means * n_cells[:, None]
     return means - (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]

@@ -1,4 +1,4 @@
-"""Membership inference: whether generated cells disclose which real cells, or donors, the generator was trained on."""
+"""Membership inference attacks, which measure the disclosure of training cells and donors by generated cells."""
 
 from __future__ import annotations
 
@@ -39,57 +39,57 @@ def membership_inference(
     n_bootstrap: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    r"""Attack generated cells to infer which real cells, or donors, the generator was trained on.
+    r"""Run membership inference attacks: infer from generated cells which real cells or donors were training cells.
 
-    Half of the held-out cells are the *reference*, real cells that the attacker has. As many training cells (members)
-    as other held-out cells (non-members) of each label are attacked. With the Euclidean distances :math:`d_g` to the
-    nearest generated and :math:`d_r` to the nearest reference cell in log expression of all genes, a cell scores
+    Half of the held-out cells are the *reference*, real cells that the attacker has. The attacked cells are equally
+    many training cells (members) and other held-out cells (non-members) of each label. With the Euclidean distances
+    :math:`d_g` to the nearest generated and :math:`d_r` to the nearest reference cell in log expression, the scores are
 
     - ``"distance"``: :math:`-\log d_g` (GAN-Leaks, Chen et al. 2020, CCS);
     - ``"density_ratio"``: :math:`\log d_r - \log d_g`, which ranks cells as DOMIAS (van Breugel et al. 2023,
       AISTATS) does with nearest-neighbour estimates of the densities of generated and reference cells;
-    - ``"classifier"``: a logistic regression on the logarithms of the distances to the nearest and the fifth nearest
-      cell of both, fitted with the membership of half of the attacked cells, scores the other half.
+    - ``"classifier"``: a logistic regression on log distances to the nearest and fifth nearest generated and reference
+      cells, fitted on the membership of half of the attacked cells, scores the other half.
 
-    Scores are centred within labels. The control repeats each attack with half of the reference in place of generated
+    Scores are centred within labels. The control repeats each attack with half of the reference instead of generated
     cells. If its interval excludes 0.5, training and held-out cells differ for another reason, such as batch, and the
-    attack says nothing about the generator.
+    attack is not informative about the generator.
 
     Parameters
     ----------
     train
-        Cells that the generator was trained on, without those of its validation: ``adata[model.train_indices]``.
+        Training cells of the generator, without validation cells: ``adata[model.train_indices]``.
     held_out
-        Cells of the same population that the generator has not seen.
+        Cells of the same population that were not used in training.
     generated
-        Generated cells, at best as many as are to be published; genes are aligned by name.
+        Generated cells, preferably as many as will be published; genes are aligned by name.
     groupby
-        Column of ``obs`` of the real cells with the labels to match; by default none are matched.
+        Column of ``obs`` of the real cells with labels to match; by default no labels are matched.
     donor_key
-        Column of ``obs`` of the real cells with their donors. Adds the level ``"donor"``: a donor scores the mean of
-        its cells. Held-out donors are then either reference or attacked, and donors are resampled at both levels.
+        Column of ``obs`` of the real cells with donors. It adds the level ``"donor"``, at which a donor has the mean
+        score of its cells. Held-out donors are either reference or attacked; donors are resampled at both levels.
     max_fpr
-        False-positive rate at which the true-positive rate is given.
+        False-positive rate at which the true-positive rate is computed.
     {draws}
 
     Returns
     -------
-    A row for each level and attack, with index ``(level, attack)``. Columns: ``auc``, the probability that a member
-    scores above a non-member, 0.5 at chance; ``tpr``, the share of members above all but a share ``max_fpr`` of the
-    non-members (Carlini et al. 2022, IEEE S&P), near ``max_fpr`` at chance, NaN with fewer than ``1 / max_fpr``
+    One row per level and attack, with index ``(level, attack)``. Columns: ``auc``, the probability that a member scores
+    above a non-member (0.5 at chance); ``tpr``, the true-positive rate at the false-positive rate ``max_fpr`` (Carlini
+    et al. 2022, IEEE S&P), which is about ``max_fpr`` at chance, and NaN with fewer than ``1 / max_fpr``
     non-members; ``control``, the AUC of the control; their 95 % intervals ``auc_low``, ``auc_high`` and so on; and
-    the numbers of cells or donors that are scored, ``n_members`` and ``n_non_members``.
+    the numbers of scored cells or donors, ``n_members`` and ``n_non_members``.
 
     Raises
     ------
     ValueError
-        If training and held-out cells share cells or donors, fewer than ten cells of each share labels or are
-        generated, there are fewer than four training or eight held-out donors, or ``max_fpr`` is not in (0, 1).
+        If training and held-out cells share cells or donors, there are fewer than ten attacked, reference or generated
+        cells, fewer than four training or eight held-out donors, or ``max_fpr`` is not in (0, 1).
 
     Warns
     -----
     FewCellsWarning
-        If fewer than ten donors of a side are attacked, so that intervals are rough.
+        If fewer than ten donors per side are attacked, so that intervals are imprecise.
 
     Examples
     --------
@@ -114,12 +114,12 @@ def membership_inference(
     if min(n_cells := [len(attacked) // 2, len(rest), drawn.shape[0]]) < FEWEST_CELLS:
         raise ValueError(
             f"{n_cells[0]} cells each of `train` and `held_out` can be attacked, with {n_cells[1]} of `held_out` as "
-            f"reference and {n_cells[2]} `generated`: {FEWEST_CELLS} are needed. Pass more cells of the same labels."
+            f"reference and {n_cells[2]} `generated`: pass at least {FEWEST_CELLS} of each, with the same labels."
         )
     real, made = (log_normalise(counts, dtype=np.float32) for counts in (vstack([known, other]).tocsr(), drawn))
     unit, units = pd.factorize(attacked["donor"])[0], attacked.drop_duplicates("donor")
     is_member, rng = units["is_member"].to_numpy(), np.random.default_rng(seed)
-    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # by the classifier
+    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # cells that fit the classifier
     weights = np.empty((1 + n_bootstrap, len(units)))
     for side in (is_member, ~is_member):
         weights[:, side] = bootstrap_weights(side.sum(), n_bootstrap, rng)
@@ -144,7 +144,7 @@ def membership_inference(
 def _described(
     cells: CountsLike, counts: csr_matrix, name: str, groupby: str | None, donor_key: str | None
 ) -> pd.DataFrame:
-    """Whether cells are members, their labels and donors; without these all have one label, and each is a donor."""
+    """Tabulate membership, labels and donors; by default all cells share a label, and each cell is a donor."""
     n = counts.shape[0]
     labels = np.zeros(n, dtype=int) if groupby is None else labels_of(cells, groupby, name)
     donors = [f"{name} {i}" for i in range(n)] if donor_key is None else labels_of(cells, donor_key, name, "donor_key")
@@ -152,7 +152,7 @@ def _described(
 
 
 def _halves(obs: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Split at random into halves of the donors, or within labels if each cell is one."""
+    """Split donors at random into halves, or cells within labels if each cell is a donor."""
     donors = obs.drop_duplicates("donor")
     first, _ = split_halves(donors["label"] if len(donors) == len(obs) else np.zeros(len(donors)), seed=seed)
     is_first = obs["donor"].isin(donors["donor"].iloc[first])
@@ -160,7 +160,7 @@ def _halves(obs: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _matched(obs: pd.DataFrame, max_cells: int, seed: int) -> pd.DataFrame:
-    """Draw equally many donors, then members and non-members of every label, at most ``max_cells`` each."""
+    """Draw equally many donors, then equally many members and non-members per label, at most ``max_cells`` each."""
     donors = obs.drop_duplicates("donor")
     if len(donors) < len(obs):
         drawn = donors.groupby("is_member").sample(donors["is_member"].value_counts().min(), random_state=seed)
@@ -175,12 +175,12 @@ def _matched(obs: pd.DataFrame, max_cells: int, seed: int) -> pd.DataFrame:
 def _scores(
     cells: csr_matrix, obs: pd.DataFrame, is_fitted: NDArray, generated: csr_matrix, reference: csr_matrix
 ) -> pd.DataFrame:
-    """Score attacked cells by each attack, higher for members, (cells, attacks); NaN of cells of the fit."""
+    """Score attacked cells by each attack, higher for members, (cells, attacks); NaN for cells of the fit."""
     distances = []
     for side in (generated, reference):
         search = NearestNeighbors(n_neighbors=N_NEIGHBOURS, algorithm="brute").fit(side)
         distances.append(search.kneighbors(cells)[0][:, [0, -1]])
-    logs = pd.DataFrame(np.log(np.maximum(np.hstack(distances), 1e-3)))  # rounding leaves copies not quite at 0
+    logs = pd.DataFrame(np.log(np.maximum(np.hstack(distances), 1e-3)))  # distances of copies are about 0
     x = (logs - logs.groupby(obs["label"].to_numpy()).transform("mean")).to_numpy()
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[is_fitted], obs["is_member"][is_fitted])
     by_classifier = np.where(is_fitted, np.nan, model.decision_function(x))
@@ -188,7 +188,7 @@ def _scores(
 
 
 def _success(scores: NDArray, is_member: NDArray, weights: Weights, max_fpr: float) -> tuple[NDArray, NDArray]:
-    """AUC and true-positive rate under each row of weights, (rows,)."""
+    """Compute AUC and true-positive rate under each row of weights, (rows,)."""
     (positive, wp), (negative, wn) = ((scores[side], weights[:, side]) for side in (is_member, ~is_member))
     n_members, n_others = wp.sum(axis=1), wn.sum(axis=1, keepdims=True)
     is_found = n_others - weight_below(negative, wn, positive, "left") <= max_fpr * n_others
@@ -197,20 +197,20 @@ def _success(scores: NDArray, is_member: NDArray, weights: Weights, max_fpr: flo
 
 
 def _check_donors(obs: pd.DataFrame, donor_key: str) -> None:
-    """Raise unless donors of both sides differ and suffice; warn if they are few."""
+    """Raise if donors are shared or too few; warn if they are few."""
     known, other = (obs.loc[obs["is_member"] == side, "donor"].unique() for side in (True, False))
     place, n = f"obs[{donor_key!r}]", min(len(known), len(other) // 2)
     if shared := sorted({*known} & {*other}):
         raise ValueError(f"`train` and `held_out` share {listed(shared)} of {place}. Hold out whole donors.")
     if n < 4:
         n_donors = f"{len(known)} donors of `train` and {len(other)} of `held_out`"
-        raise ValueError(f"{place} has {n_donors}: at least 4 and 8 are needed. Hold out more.")
+        raise ValueError(f"{place} has {n_donors}: pass at least 4 and 8.")
     if n < FEWEST_CELLS:
-        warn_user(f"{n} donors of a side are attacked: intervals of so few are rough.", FewCellsWarning)
+        warn_user(f"Only {n} donors per side are attacked, so intervals are imprecise.", FewCellsWarning)
 
 
 def _refuse_shared_cells(train: AnnData, held_out: AnnData, known: csr_matrix, other: csr_matrix) -> None:
-    """Raise if cells of the same name have the same counts on both sides."""
+    """Raise if cells with equal names have equal counts on both sides."""
     rows = [pd.Series(range(cells.n_obs), cells.obs_names) for cells in (train, held_out)]
     both = pd.concat([of[~of.index.duplicated()] for of in rows], axis=1, join="inner")
     same = both.index[np.asarray(abs(known[both[0]] - other[both[1]]).sum(axis=1)).ravel() == 0]

@@ -1,4 +1,4 @@
-"""Score predicted perturbation responses beside every baseline that applies and the ceiling of real cells."""
+"""Scores of predicted perturbation responses, with baselines and a real-versus-real ceiling."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -28,12 +28,12 @@ BASELINES = (
     *("additive", "linear", "latent_pca", "dose_interpolation", "real_half"),
 )
 SHORT = ("no_change", "train_mean", "similar_contexts", "additive", "dose_interpolation", "real_half")
-DISTANCES = ["weighted_mse", "energy_distance", "wasserstein"]  # by which held-out cells are compared with controls
+DISTANCES = ["weighted_mse", "energy_distance", "wasserstein"]  # to compare held-out cells with controls
 COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predicted", "n_significant")
 
 
 class Predicted(NamedTuple):
-    """A mean, and cells in principal components and as counts, if there are any, to which ``shift`` is still to add."""
+    """A predicted mean and, if available, cells as components and counts, to which ``shift`` is to be added."""
 
     mean: Vector
     pcs: NDArray[np.float64]
@@ -42,7 +42,7 @@ class Predicted(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A held-out response and a prediction of it: changes of mean log expression, (genes,)."""
+    """A held-out response and its prediction: changes of mean log expression, (genes,)."""
 
     real: Vector  # of the reference against control
     predicted: Vector
@@ -102,83 +102,83 @@ def perturbation_report(
     n_jobs: int = 1,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Score predicted responses to perturbations that were held out, beside baselines and ceiling.
+    """Score predictions of held-out perturbation responses, with baselines and a real-versus-real ceiling.
 
-    A condition is a perturbation (``"A+B"`` and ``"B+A"`` are one), in a context such as a cell type, at a dose.
-    Changes are differences of mean log(1 + counts per 10,000) against the real control cells of the context.
-    Everything is compared with one half of the real perturbed cells of the condition, the *reference*. Genes respond if
+    A condition is a perturbation (``"A+B"`` equals ``"B+A"``), in a context such as a cell type, at a dose. Changes are
+    differences of mean log(1 + counts per 10,000) against the real control cells of the context. Predictions are
+    compared with one half of the real perturbed cells of the condition, the *reference*. A gene responds if
     scanpy's Wilcoxon test of the reference against the controls, with tie correction, has an adjusted p-value below
     0.05.
 
     Baselines, where they apply:
 
     - ``"no_change"``: the control cells;
-    - ``"train_mean"``: mean change over the training perturbations of the context, of all contexts if it has none;
-    - ``"other_contexts"``, ``"nearest_context"``: change by this perturbation in other contexts, or in the nearest;
+    - ``"train_mean"``: mean change over the training perturbations of the context, or of all contexts if it has none;
+    - ``"other_contexts"``, ``"nearest_context"``: change by this perturbation in other contexts, or in the nearest one;
     - ``"similar_contexts"``: mean change in other contexts, weighted by similarity;
-    - ``"additive"``: sum of the changes of the parts of a combination;
+    - ``"additive"``: sum of the changes by the parts of a combination;
     - ``"linear"``: the linear model of Ahlmann-Eltze et al. (2025), if perturbations are genes of the data;
-    - ``"latent_pca"``: controls moved in principal components (Lotfollahi et al. 2019, scGen), by the change in other
-      contexts or of the parts;
-    - ``"dose_interpolation"``: between training doses of this perturbation in this context;
+    - ``"latent_pca"``: latent arithmetic in principal components (as in scGen, Lotfollahi et al. 2019), with the change
+      in other contexts or of the parts;
+    - ``"dose_interpolation"``: interpolation between training doses of this perturbation in this context;
     - ``"real_half"``: the other half of the real perturbed cells, the real-versus-real ceiling.
 
-    All but the last start from control cells and their library sizes. Predictions should as well: predicting from the
-    perturbed cells, or at their library sizes, scores reconstruction.
+    All baselines but the last start from control cells and their library sizes. Predictions should do so, too:
+    predicting from the perturbed cells, or at their library sizes, scores reconstruction.
 
     Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
-    ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
-    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; of the responding genes
-    ``"de_pr_auc"`` (average precision of finding them), ``"sign_agreement"`` and, of ten or more,
-    ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; `response_heterogeneity`
+    ``"weighted_mse"``, weighted by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other
+    conditions of the context with a larger cosine; ``"de_overlap"`` of the 100 genes with the largest changes; over
+    responding genes, ``"de_pr_auc"`` (average precision of their detection), ``"sign_agreement"`` and, for at least ten
+    genes, ``"fold_change_spearman"`` and ``"fold_change_slope"`` (below 1 if attenuated); `response_heterogeneity`
     (``"response_spread"``, ``"non_responders_error"``); and in principal components `energy_distance`, `wasserstein`
-    and ``"c2st_auc"``, `classifier_auc`.
+    and ``"c2st_auc"`` (`classifier_auc`).
 
     Parameters
     ----------
     real
         Held-out real perturbed counts.
     predictions
-        Predicted counts by name, with the same ``obs`` columns as ``real``.
+        Predicted counts by name of the prediction, with the same ``obs`` columns as ``real``.
     train
-        Training counts, which space and baselines are fitted on, with controls of every context with perturbed cells.
+        Training counts, on which space and baselines are fitted, with controls of each context with perturbed cells.
     control
-        Real control counts of the contexts of ``real``; treated cells among them are left out.
+        Real control counts of the contexts of ``real``; treated cells among them are ignored.
     perturbation_key, context_key, dose_key
-        Columns of ``obs`` with the perturbation, the context, if there are several, and the dose, if there are any.
+        Columns of ``obs`` with the perturbation, and optionally the context and the dose.
     control_label
-        Label, or labels, of control cells; by default the one label of ``control``.
+        Label, or labels, of control cells; by default the only label of ``control``.
     log_normalised
-        Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
-        write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
+        Names of predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), for methods that do
+        not predict counts. Such cells lack sampling noise, which distinguishes them from real cells.
     metrics
-        Metric or metrics to compute, or ``"all"`` (``"wasserstein"`` only where POT is installed); by default five.
+        Metric or metrics to compute, or ``"all"`` (``"wasserstein"`` only if POT is installed); by default five.
     baselines
         Baseline or baselines to compute, or ``"all"``; by default the strongest for each type of task, and the ceiling.
     baselines_as_counts
-        Whether baselines that add a change predict counts instead of log expression. Expression with something added
-        to every zero is distinguished from real cells at once, and counts are not.
+        Whether baselines that add a change predict counts instead of log expression. Log expression with a change added
+        to zeros is easily distinguished from real cells.
     {forests}
     {draws}
 
     Returns
     -------
-    A row per condition and prediction: ``context``, ``perturbation``, ``dose``, ``prediction``, ``n_real`` (cells of
+    One row per condition and prediction: ``context``, ``perturbation``, ``dose``, ``prediction``, ``n_real`` (cells of
     the reference), ``n_predicted``, ``n_significant`` (responding genes), and the metrics, NaN where they are not
     defined. ``.attrs`` holds ``direction`` and ``ideal`` of each metric, and ``settings``.
 
     Raises
     ------
     ValueError
-        If a condition of ``real`` is in ``train``, a context has no controls, a prediction is called as a baseline, has
-        labels that are in neither ``real`` nor ``train``, or no condition of ``real``.
+        If a condition of ``real`` is in ``train``, a context has no controls, a prediction has the name of a baseline,
+        has labels that are in neither ``real`` nor ``train``, or has no condition of ``real``.
 
     Warns
     -----
     {warns}
     UserWarning
         If held-out cells of a condition cannot distinguish predictions: no gene responds significantly, or
-        ``"real_half"`` is no closer than ``"no_change"`` by any computed distance (``"weighted_mse"``,
+        ``"real_half"`` is not closer than ``"no_change"`` by any computed distance (``"weighted_mse"``,
         `energy_distance`, `wasserstein`).
 
     Examples
@@ -196,7 +196,7 @@ def perturbation_report(
     chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
     if taken:
-        raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
+        raise ValueError(f"`predictions` has the names of baselines: {taken}. Rename these predictions.")
     labels = () if control_label is None else tuple(as_names(control_label))
     keys = Keys(perturbation_key, context_key, dose_key, labels).controls(control)
     settings = Settings(layer, n_pcs, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
@@ -205,7 +205,7 @@ def perturbation_report(
     training = TrainingResponses.fit(train, space, keys, held_out)
     logged = as_names(log_normalised)
     if unknown := sorted(set(logged) - set(predictions)):
-        raise ValueError(f"`log_normalised` has {unknown}, of which there are no predictions: {[*predictions]}.")
+        raise ValueError(f"`log_normalised` has {unknown}: choose from the predictions {[*predictions]}.")
     answers = {}
     for name, cells in predictions.items():
         shown, read = f"predictions[{name!r}]", Cells.of_log_normalised if name in logged else Cells.of
@@ -244,7 +244,7 @@ def perturbation_report(
 
 
 def _warn_of_undecided(report: pd.DataFrame) -> None:
-    """Warn once of conditions without a responding gene, or with a real half that is no closer than the controls."""
+    """Warn once of conditions without a responding gene, or whose real half is not closer than the controls."""
     undecided = []
     scored = report[report["n_real"] >= MIN_CELLS]  # scores of fewer cells are NaN, with a warning of their own
     for (context, perturbation, dose), rows in scored.groupby([*COLUMNS[:3]], sort=False, dropna=False):
@@ -262,14 +262,14 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
 
 
 def _predicted(cells: Cells) -> Predicted:
-    counts = None if cells.counts is EMPTY else cells.counts  # of log-normalised expression there are none
+    counts = None if cells.counts is EMPTY else cells.counts  # log-normalised predictions have none
     return Predicted(mean_expression(cells.expression), cells.pcs, counts)
 
 
 def _baselines(
     shifts: dict[str, Vector], controls: Controls, space: ExpressionSpace, wanted: list[str], as_counts: bool, seed: int
 ) -> dict[str, Predicted]:
-    """Turn changes into cells, and add latent arithmetic with the change in other contexts, or else of the parts."""
+    """Apply changes to control cells, and add latent arithmetic with the change in other contexts or of the parts."""
     predicted = {}
     for name in (name for name in BASELINES if name in shifts and name in wanted):
         if as_counts:
@@ -288,6 +288,6 @@ def _baselines(
 
 
 def _in_words(key: Key) -> tuple[str, str]:
-    """The name of a prediction, and its condition with the numbers of cells."""
+    """Name a prediction, and its condition with the numbers of cells."""
     condition = Condition(key["context"], key["perturbation"], key["dose"])
     return key["prediction"], f"{condition}, {key['n_real']} real, {key['n_predicted']} predicted cells"

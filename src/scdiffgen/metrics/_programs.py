@@ -1,4 +1,4 @@
-"""Gene programs in generated cells: how much their scores vary, and how they go together, against real cells."""
+"""Spread and correlation of gene program scores in generated and real cells."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -39,12 +39,11 @@ def gene_programs(
     n_bootstrap: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare how gene programs, such as the phases of the cell cycle, vary and go together with held-out real cells.
+    """Compare spread and correlation of gene programs, such as cell cycle phases, with held-out real cells.
 
-    The score of a program is that of :func:`scanpy.tl.score_genes`: the mean log expression of its genes minus that of
-    control genes of like expression, without which it would follow the number of molecules of the cell. Control genes
-    are all of their bins, chosen by the expression in ``train``, so that all cells are scored alike. Cells are
-    compared as `evaluate` does.
+    Programs are scored as by :func:`scanpy.tl.score_genes`: the mean log expression of the genes minus that of control
+    genes of similar expression, which corrects for library size. Control genes are all genes of the same expression
+    bins in ``train``, so all cells are scored by the same genes. Cells are compared as in `evaluate`.
 
     Parameters
     ----------
@@ -53,13 +52,13 @@ def gene_programs(
 
     Returns
     -------
-    A row for each group (``"overall"``, ``"within"``, each label), statistic and program: ``"spread"``, the standard
-    deviation of its scores, and ``"correlation"``, that of the scores of two programs (``"G2M, S"``). Columns: its
-    values in ``real``, ``generated`` and ``other_real`` cells and in the negative control ``null_shuffled``; ``off``,
-    how far generated are off real cells, the ratio of spreads or the difference of correlations, and its 95 % interval
-    ``low``, ``high``; the same of other real cells, ``other_off``, ``other_low``, ``other_high``; ``apart``, whether
-    the interval lies on one side of what is best and of that of other real cells; ``n``, cells compared of each side;
-    ``n_genes`` of the program that are in the data. All is NaN with fewer than ten cells.
+    One row per group (``"overall"``, ``"within"``, each label), statistic and program: ``"spread"``, the standard
+    deviation of scores, and ``"correlation"`` of the scores of two programs (``"G2M, S"``). Columns: the values in
+    ``real``, ``generated`` and ``other_real`` cells and in the negative control ``null_shuffled``; ``off``, the ratio
+    of spreads or the difference of correlations of generated against real cells, with 95 % interval ``low``, ``high``;
+    ``other_off``, ``other_low``, ``other_high``, the comparison of other real cells; ``apart``, whether the interval of
+    generated cells lies on one side of the best value and of the interval of other real cells; ``n``, the number of
+    compared cells per side; ``n_genes`` of the program in the data. Values are NaN with fewer than ten cells.
 
     Raises
     ------
@@ -81,7 +80,7 @@ def gene_programs(
 
 
 def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, settings: Settings) -> pd.DataFrame:
-    """The table of `gene_programs`."""
+    """Compute the table of `gene_programs`."""
     weights = program_weights(prepared.fitted.counts, prepared.names, programs)
     other = prepared.cells["other_real"]
     drawn = prepared.cells["reference"].labels
@@ -97,7 +96,7 @@ def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, set
 
 
 def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -> NDArray[np.float64]:
-    """Weights of the genes in the score of each program ``(genes, programs)``, by the expression in some cells."""
+    """Compute weights of genes in program scores ``(genes, programs)``, by expression in given cells."""
     names = pd.Index([] if genes is None else genes)
     mean = np.asarray(log_normalise(counts).mean(axis=0)).ravel()
     bins = pd.Series(mean).rank(method="min").to_numpy() // max(1, round(len(mean) / (N_BINS - 1)))
@@ -106,7 +105,7 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
         found = names.isin([members] if isinstance(members, str) else list(members))
         if not found.any():
             hint = did_you_mean(next(iter(members), ""), names)
-            raise ValueError(f"`programs[{name!r}]` has no gene that is in the data: {listed(members)}.{hint}")
+            raise ValueError(f"`programs[{name!r}]` has no gene of the data: {listed(members)}.{hint}")
         control = np.isin(bins, bins[found]) & ~found
         weights[found, column] = 1 / found.sum()
         weights[control, column] = -1 / max(control.sum(), 1)
@@ -114,7 +113,7 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
 
 
 def _table(by_source: Mapping[str, Pair], names: list[str], *, within: bool) -> pd.DataFrame:
-    """Rows of one group."""
+    """Tabulate one group."""
     index = [("spread", name) for name in names] + [("correlation", ", ".join(two)) for two in combinations(names, 2)]
     values: dict[str, float | NDArray[np.float64]] = dict.fromkeys(("real", *SOURCES), np.nan)
     rows, n_programs = {}, len(names)
@@ -131,7 +130,7 @@ def _table(by_source: Mapping[str, Pair], names: list[str], *, within: bool) -> 
 
 
 def _statistics(pair: Pair, side: str, *, within: bool) -> NDArray[np.float64]:
-    """Standard deviation of each program, then the correlation of each two, ``(statistics, rows of weights)``."""
+    """Compute standard deviations of programs and correlations of pairs, ``(statistics, rows of weights)``."""
     cells, weights = getattr(pair, side), getattr(pair, f"{side}_weights")
     labels = cells.labels if within else np.zeros(len(cells.pcs))
     found = covariances(cells.pcs, weights, labels)

@@ -1,7 +1,7 @@
-"""How cells are drawn: halves, subsamples, and the bootstrap by weights, which count how often each cell was drawn.
+"""Random halves, subsamples, and bootstrap weights, which count how often each cell is drawn.
 
-The first row of weights is all ones, the data as they are, so one pass gives the estimate and its resamples. Copies of
-one cell are no pairs of different cells: metrics leave them out, which keeps U-statistics unbiased.
+The first row of weights is all ones, so one pass computes the estimate and its resamples. Metrics exclude pairs of
+copies of one cell, which keeps U-statistics unbiased.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +17,18 @@ Seed: TypeAlias = int | Sequence[int]
 
 
 def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Split cells at random into two halves of the same composition: what one scores on the other is the ceiling.
+    """Split cells at random into two halves of equal composition, for example for a real-versus-real ceiling.
 
     Parameters
     ----------
     labels
-        Label of every cell, (cells,); pass one label for all to split without regard to it.
+        Label of each cell, ``(cells,)``; pass one label for all cells to split without labels.
     seed
-        Seed of the split.
+        Random seed of the split.
 
     Returns
     -------
-    Positions of the first and of the second half, sorted. The odd cell of a label goes to either half in turn.
+    Sorted positions of the first and the second half. Odd cells of labels go to the halves in turn.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp],
 
 
 def subsample(n: int, max_cells: int, seed: Seed) -> NDArray[np.intp]:
-    """Positions of at most ``max_cells`` of n cells, in order, drawn without replacement."""
+    """Draw positions of at most ``max_cells`` of n cells without replacement, in order."""
     if n <= max_cells:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).choice(n, size=max_cells, replace=False))
 
 
 def unit_weights(n: int) -> Weights:
-    """Weigh every cell once: one row of ones."""
+    """Return one row of unit weights."""
     return np.ones((1, n))
 
 
@@ -62,19 +62,19 @@ def bootstrap_weights(n: int, n_resamples: int, rng: np.random.Generator) -> Wei
 
 
 def weighted_mean(values: NDArray, weights: Weights) -> NDArray[np.float64]:
-    """Mean of one value a cell under each row of weights, (rows,)."""
+    """Compute the mean of one value per cell under each row of weights, (rows,)."""
     return weights @ values / weights.sum(axis=1)
 
 
 def weight_below(values: NDArray, weights: Weights, at: NDArray, side: Literal["left", "right"]) -> NDArray[np.float64]:
-    """Sum of the weights of values below (right: or equal to) each of some numbers, (rows, numbers)."""
+    """Sum the weights of values below (right: or equal to) each number, (rows, numbers)."""
     order = np.argsort(values, kind="stable")
     below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights[:, order], axis=1)], axis=1)
     return below[:, np.searchsorted(values[order], at, side=side)]
 
 
 def unresampled(metric: str, needed: int, score: Callable[..., NDArray], x: Any, y: Any) -> float:
-    """Score two samples as they are; NaN, with a warning, if a side has fewer cells than needed."""
+    """Score two samples without resampling; NaN, with a warning, if a side has fewer cells than needed."""
     n_real, n_generated = x.shape[0], y.shape[0]
     if not enough_cells(metric, needed, real=n_real, generated=n_generated):
         return float("nan")

@@ -1,4 +1,4 @@
-"""Scores of a predicted response, one number a gene: the change against control, or a test statistic; and the tests."""
+"""Scores of predicted responses (changes per gene), and differential expression tests."""
 
 from typing import Any, NamedTuple
 
@@ -15,23 +15,23 @@ from ._input import RESPONSE, Matrix, as_numbers, enough_cells
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # of a condition
-MIN_RESPONDING = 10  # genes, for an order or a slope over them: fewer are sampling noise
-ROUNDING = 1e-9  # changes of log expression below are rounding errors
+MIN_RESPONDING = 10  # genes, for rank correlations and slopes: fewer are sampling noise
+ROUNDING = 1e-9  # smaller changes of log expression are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
 
 
 def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
-    """Pearson correlation over genes of the real and the predicted change.
+    """Compute the Pearson correlation over genes of real and predicted changes.
 
     Parameters
     ----------
     real, predicted
-        Mean expression minus one and the same reference, (genes,).
+        Mean expression minus the mean of the same control cells, ``(genes,)``.
 
     Returns
     -------
-    The correlation; NaN if one of the two is constant, as "no change" is.
+    The correlation; NaN if a change is constant over genes, such as "no change".
 
     Examples
     --------
@@ -40,7 +40,7 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
     """
     x, y = (as_numbers(v, name, RESPONSE).astype(float) for v, name in ((real, "real"), (predicted, "predicted")))
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
+        raise ValueError(f"`real` and `predicted` have shapes {x.shape} and {y.shape}: pass one number per gene.")
     x, y = x - x.mean(), y - y.mean()
     if min(np.ptp(x), np.ptp(y)) < ROUNDING:
         return float("nan")
@@ -48,8 +48,8 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def weighted_mse(real: Vector, predicted: Vector, statistic: Vector) -> float:
-    """Compute the mean squared error over genes, weighted by how much each gene responds (Mejia et al. 2025)."""
-    size = np.abs(statistic)  # without weights, a prediction of no change does well: most genes do not respond
+    """Compute the mean squared error over genes, weighted by test statistics (Mejia et al. 2025)."""
+    size = np.abs(statistic)  # without weights, "no change" scores well because most genes do not respond
     weights = (size - size.min()) ** 2
     weights = weights if weights.sum() > 0 else np.ones_like(weights)
     return float(weights @ (real - predicted) ** 2 / weights.sum())
@@ -68,7 +68,7 @@ def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int)
 
 def de_overlap(real: Vector, predicted: Vector, *, n_top: int = N_TOP_GENES) -> float:
     """Compute the fraction of the ``n_top`` genes of largest change that are also predicted; NaN for fewer genes."""
-    # ranked by change: a test of predicted cells would reward cells that vary too little
+    # ranked by change, because a test of predicted cells would reward cells with too little variance
     x, y = np.abs(real), np.abs(predicted)
     if len(x) <= n_top:
         return float("nan")
@@ -77,7 +77,7 @@ def de_overlap(real: Vector, predicted: Vector, *, n_top: int = N_TOP_GENES) -> 
 
 
 def de_pr_auc(significant: Called, predicted: Vector) -> float:
-    """Average precision of finding the responding genes by the absolute predicted change; NaN if none, or all, do."""
+    """Compute the average precision of absolute predicted changes for responding genes; NaN if none or all respond."""
     size = np.abs(predicted)
     if significant.all() or not significant.any() or not np.isfinite(size).all():
         return float("nan")
@@ -85,13 +85,13 @@ def de_pr_auc(significant: Called, predicted: Vector) -> float:
 
 
 def sign_agreement(real: Vector, predicted: Vector, significant: Called) -> float:
-    """Fraction of the responding genes predicted to change in the right direction; 0 is no direction, never right."""
+    """Compute the fraction of responding genes with the right sign of predicted change; no change counts as wrong."""
     x, y = real[significant], predicted[significant]
     return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
 
 
 def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -> float:
-    """Spearman correlation of real and predicted changes over ten responding genes or more; NaN if not defined."""
+    """Compute the Spearman correlation of changes over at least ten responding genes; NaN if undefined."""
     x, y = real[significant], predicted[significant]
     if len(x) < MIN_RESPONDING or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
@@ -108,14 +108,14 @@ def fold_change_slope(real: Vector, predicted: Vector, significant: Called) -> f
 
 
 class GeneTests(NamedTuple):
-    """Tests of every gene, treated against control; see `rank_genes`."""
+    """Tests of all genes, treated against control; see `rank_genes`."""
 
-    t: Vector  # Welch's, positive for genes that go up
-    pvalue: Vector  # of the rank-sum test, adjusted over the genes
+    t: Vector  # Welch's t, positive for up-regulated genes
+    pvalue: Vector  # of the rank-sum test, adjusted over genes
 
     @property
     def significant(self) -> Called:
-        """Whether the adjusted p-value is below 0.05, (genes,)."""
+        """Select genes with an adjusted p-value below 0.05, (genes,)."""
         return self.pvalue < SIGNIFICANT
 
 
@@ -144,7 +144,7 @@ def scanpy_tests(expression: Matrix, labels: NDArray, field: str, **options: Any
 
 
 def mean_expression(cells: Matrix) -> Vector:
-    """Mean of every gene, (genes,); NaN without cells."""
+    """Compute the mean of each gene, (genes,); NaN without cells."""
     if cells.shape[0] == 0:
         return np.full(cells.shape[1], np.nan)
     return np.asarray(cells.astype(np.float64).mean(axis=0)).ravel()

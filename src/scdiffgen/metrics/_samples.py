@@ -1,4 +1,4 @@
-"""Cells of every source in one space, the groups that they belong to, and pairs of samples to compare."""
+"""Cells of all sources in one space, their groups, and pairs of samples to compare."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -23,10 +23,10 @@ OVERALL = "overall"
 
 
 class Prepared(NamedTuple):
-    """Cells by source, beside ``"reference"``, in one space."""
+    """Cells by source and of the ``"reference"``, in one space."""
 
     space: ExpressionSpace
-    fitted: Cells  # that the space is fitted on
+    fitted: Cells  # cells on which the space is fitted
     fitted_on: str
     cells: dict[str, Cells]
     names: pd.Index | None = None  # of all genes of the space, as they are shown
@@ -42,7 +42,7 @@ def prepare(
     other_real: CountsLike | None = None,
     sources: Sequence[Source] = (),
 ) -> Prepared:
-    """Fit the space on training or half of the real cells; halve the rest unless other cells are given; add sources."""
+    """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
     seed, labels = settings.seed, _groups(real, groupby, "real")
     half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
     fitted_on, source = ("real", real) if train is None else ("train", train)
@@ -67,7 +67,7 @@ def prepare(
 
 
 def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.Index | None:
-    """Names of the genes in messages and figures; none for a matrix."""
+    """Return gene names for messages and figures; ``None`` for a matrix."""
     if isinstance(cells, AnnData):
         return symbols_of(cells, gene_symbols, name)
     if gene_symbols is not None:
@@ -76,7 +76,7 @@ def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.I
 
 
 def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
-    """Group of every cell; without groups, one for all."""
+    """Return the group of each cell; one group for all by default."""
     if groupby is None:
         return np.full(cells.shape[0], OVERALL, dtype=object)
     labels = labels_of(cells, groupby, name)
@@ -86,13 +86,13 @@ def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
 
 
 def group_names(cells: Mapping[str, Cells]) -> list[str]:
-    """All cells as one group, then every label."""
+    """List the group of all cells, then each label."""
     known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
     return [OVERALL, *(label for label in known if label != OVERALL)]
 
 
 def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
-    """Pair the reference cells of each group with equally many of each source, or with none where there are none."""
+    """Pair the reference cells of each group with equally many cells of each source, or with none."""
     for g, group in enumerate(group_names(cells)):
         members = {
             source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()

@@ -1,4 +1,4 @@
-"""Where a score stands between other real cells and the negative control, as a number and in words."""
+"""Verdicts on scores between other real cells and the negative control, as numbers and in words."""
 
 import numpy as np
 import pandas as pd
@@ -10,16 +10,16 @@ ALIKE, BETWEEN, CONTROL, OTHER = (
     "like other real cells",
     "between",
     "like the negative control",
-    "unlike other real cells",  # where no negative control is a measure
+    "unlike other real cells",  # without a negative control that the metric distinguishes
 )
-UNDECIDED = "undecided"  # too few cells, or a metric without power: the control scores as other real cells do
+UNDECIDED = "undecided"  # too few cells, or the control scores like other real cells (no power)
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """Scale scores between other real cells (0) and the worse negative control (1), groups by metrics."""
-    # NaN if the intervals of the two overlap, for fewer than ten cells, and for metrics of novelty.
+    # NaN if the two intervals overlap, for fewer than ten cells, and for metrics of novelty.
     if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
-        raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
+        raise ValueError("`scores` lacks the index or `.attrs` of `metrics.evaluate`: pass its result unchanged.")
     sources, controls = scores.index.unique("source"), _controls(scores)
     lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
     if lacking:
@@ -39,21 +39,21 @@ def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series
 
 
 def _controls(scores: pd.DataFrame) -> list[str]:
-    """Negative controls among the sources."""
+    """List the negative controls among the sources."""
     return [source for source in scores.index.unique("source") if source.startswith("null_")]
 
 
 def _separate(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.DataFrame:
-    """Which controls the metric distinguishes from other real cells, groups by controls."""
+    """Test which controls the metric distinguishes from other real cells, groups by controls."""
     return _apart(scores, name, controls, "other_real") & (_of_sources(scores, "n")[controls] >= FEWEST_CELLS)
 
 
 def _distances(scores: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Distances from the best value, groups by sources."""
+    """Compute distances from the best value, groups by sources."""
     values, ideal = _of_sources(scores, name), scores.attrs["ideal"][name]
     best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=values.index)
     away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
-    # of what is to be low or high, the other side of the best value is as good
+    # for metrics that are to be low or high, values beyond the best one have distance 0
     return away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
 
 
@@ -62,13 +62,13 @@ def _of_sources(scores: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _apart(scores: pd.DataFrame, name: str, sources: list[str], other: str) -> pd.DataFrame:
-    """Whether the intervals of sources lie on one side of that of another one."""
+    """Test whether the intervals of sources are disjoint from the interval of another source."""
     low, high = (_of_sources(scores, f"{name}_{end}") for end in ("low", "high"))
     return low[sources].gt(high[other], axis=0) | high[sources].lt(low[other], axis=0)
 
 
 def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
-    """Add after each score a column of words, whose name says where it is best, if there is what to compare with."""
+    """Add a verdict column after each score, named by its best value, if scores of other real cells exist."""
     metrics = list(scores.attrs["ideal"])
     sources = scores.index.unique("source")
     if not {"generated", "other_real"} <= set(sources) or not all(f"{name}_low" in scores for name in metrics):
@@ -84,10 +84,10 @@ def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
-    """Words for the generated cells of each group."""
+    """Return the verdict on generated cells of each group."""
     distance, values = _distances(scores, name), _of_sources(scores, name)
     off = _apart(scores, name, ["generated"], "other_real")["generated"]
-    off &= distance["generated"] > distance["other_real"]  # better than other real cells is as good
+    off &= distance["generated"] > distance["other_real"]  # better than other real cells counts as equal
     known = values["generated"].notna() & values["other_real"].notna()
     known &= _of_sources(scores, "n")[["generated", "other_real"]].min(axis=1) >= FEWEST_CELLS
     words = pd.Series(np.where(off, OTHER, ALIKE), index=values.index)

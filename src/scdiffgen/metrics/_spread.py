@@ -1,4 +1,4 @@
-"""How much cells vary, and go together, within groups; and tables of intervals beside those of other real cells."""
+"""Variances and covariances within groups, and tables of intervals beside those of other real cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ WITHIN = "within"
 
 
 def variances(points: Matrix, weights: Weights, labels: NDArray | None = None) -> NDArray[np.float64]:
-    """Unbiased variance of every column under each row of weights, pooled within labels, (rows, columns)."""
+    """Compute unbiased variances of columns under each row of weights, pooled within labels, (rows, columns)."""
     squares, freedom = np.zeros((len(weights), points.shape[1])), np.zeros((len(weights), 1))
     labels = np.zeros(points.shape[0]) if labels is None else labels
     for label in np.unique(labels):
@@ -32,13 +32,13 @@ def variances(points: Matrix, weights: Weights, labels: NDArray | None = None) -
 def log_variance_ratios(
     x: NDArray, y: NDArray, wx: Weights, wy: Weights, labels: tuple[NDArray | None, NDArray | None] = (None, None)
 ) -> NDArray[np.float64]:
-    """Natural log of the variance of y over that of x along every dimension, (rows, dimensions)."""
+    """Compute log ratios of the variances of y to x along each dimension, (rows, dimensions)."""
     of_x, of_y = (variances(p, w, c) for p, w, c in ((x, wx, labels[0]), (y, wy, labels[1])))
     return np.log(np.maximum(of_y, 1e-12) / np.maximum(of_x, 1e-12))
 
 
 def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
-    """Unbiased covariances of scores ``(cells, programs)`` within labels, a matrix for each row of weights."""
+    """Compute unbiased covariances of scores ``(cells, programs)`` within labels, one matrix per row of weights."""
     n_rows, n_programs = len(weights), scores.shape[1]
     total, freedom = np.zeros((n_rows, n_programs, n_programs)), np.zeros((n_rows, 1, 1))
     for label in np.unique(labels):
@@ -52,9 +52,9 @@ def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[n
 def grouped_pairs(
     cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
 ) -> dict[str, dict[str, Pair]]:
-    """Pairs of each group by source: all cells, all again for what is measured within labels, and each label."""
+    """Return pairs by group and source: all cells, all cells for statistics within labels, and each label."""
     if any(WITHIN in side.labels for side in cells.values()):
-        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
+        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within labels. Rename it.")
     parts: dict[str, dict[str, Pair]] = {}
     for key, pair in pairs(cells, sources, settings):
         is_all = groupby is not None and key["group"] == OVERALL
@@ -69,9 +69,9 @@ def interval_table(
     is_ratio: NDArray[np.bool_],
     index: Any,
 ) -> pd.DataFrame:
-    """Estimates of generated and other real cells with 95 % intervals, from rows of weights ``(rows, statistics)``."""
-    # Ratios are given as logarithms, and best at 1, differences at 0. `apart` marks intervals of generated cells on one
-    # side of what is best and of the interval of other real cells. A source without rows is NaN.
+    """Tabulate estimates of generated and other real cells with 95 % intervals, from ``(rows, statistics)``."""
+    # Ratios are given as logarithms and are best at 1, differences at 0. `apart` marks intervals of generated cells on
+    # one side of the best value and of the interval of other real cells. A source without rows is NaN.
     table = pd.DataFrame(np.nan, index, [name for names in columns.values() for name in names])
     for source, rows in resampled.items():
         margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.nan

@@ -1,4 +1,4 @@
-"""The numbers behind the figures: what genes and library sizes of two samples look like, one embedding, and curves."""
+"""Data of the figures: summaries of genes and library sizes, a joint embedding, and ROC curves."""
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -26,13 +26,13 @@ N_QUANTILES = 100
 class ClassifierRoc(NamedTuple):
     """Receiver operating characteristic of a cross-validated classifier."""
 
-    false_positive: NDArray[np.float64]  # shares of the real cells taken for generated ones, (points,); 0 stands twice
-    true_positive: NDArray[np.float64]  # shares of the generated cells found at each of these, (folds, points)
+    false_positive: NDArray[np.float64]  # false-positive rates, (points,); 0 occurs twice
+    true_positive: NDArray[np.float64]  # true-positive rates at these, (folds, points)
     auc: NDArray[np.float64]  # area under the curve of each fold, (folds,)
 
 
 def gene_summary(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> pd.DataFrame:
-    """Moments of the counts of every gene (rows) by ``(source, statistic)``; a Poisson of mean m has exp(-m) zeros."""
+    """Compute moments of the counts of each gene (rows) by ``(source, statistic)``."""
     columns: dict[tuple[str, str], NDArray[np.float64]] = {}
     for name, counts in _sides(real, generated, layer, 1).items():
         moments = gene_moments(counts, unit_weights(counts.shape[0]))
@@ -76,14 +76,14 @@ def joint_embedding(
     max_cells: int = 5000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``)."""
-    # Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
+    """Embed equally many real and generated cells in one UMAP or PCA: ``source``, ``cell`` and ``group`` per cell."""
+    # Components are fitted on both sides, as those of real cells alone would fit their noise and separate the sides.
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
     sides = as_count_pair(real, generated, layer=layer)
     n = min(max_cells, *(side.shape[0] for side in sides))
     if n < FEWEST_CELLS:
-        raise ValueError(f"An embedding needs {FEWEST_CELLS} cells of each side; there are {n} of one to take.")
+        raise ValueError(f"An embedding needs {FEWEST_CELLS} cells per side, but one side has {n}: pass more cells.")
     rows = [subsample(side.shape[0], n, [seed, s]) for s, side in enumerate(sides)]
     counts = sparse.vstack([side[chosen] for side, chosen in zip(sides, rows, strict=True)], format="csr")
     space = ExpressionSpace.fit(counts, seed=seed)
@@ -99,7 +99,7 @@ def joint_embedding(
     import scanpy as sc
 
     cells = AnnData(pcs.astype(np.float32))
-    with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+    with threadpool_limits():  # restores OpenMP's number of threads (also PyTorch's), which numba sets
         sc.pp.neighbors(cells, n_neighbors=min(15, cells.n_obs - 1), use_rep="X", random_state=seed)
         sc.tl.umap(cells, random_state=seed)
     table["UMAP1"], table["UMAP2"] = cells.obsm["X_umap"].T
@@ -107,7 +107,7 @@ def joint_embedding(
 
 
 def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
-    """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
+    """Compute ROC curves of a cross-validated classifier, one per test fold."""
     at, found, areas = np.linspace(0, 1, 201), [], []
     for fold in folds:
         is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
@@ -118,7 +118,7 @@ def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
 
 
 def _sides(real: CountsLike, generated: CountsLike, layer: str | None, needed: int) -> dict[str, sparse.csr_matrix]:
-    """Checked counts of both sides, which have cells enough."""
+    """Check the counts of both sides and their numbers of cells."""
     sides = dict(zip(("real", "generated"), as_count_pair(real, generated, layer=layer), strict=True))
     for name, counts in sides.items():
         if counts.shape[0] < needed:

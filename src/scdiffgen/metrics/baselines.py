@@ -1,7 +1,7 @@
-"""What a model has to beat: simple predictions of a response, and negative controls of generated cells.
+"""Baselines: simple predictions of responses, and negative controls and simulators of generated cells.
 
-None looks at the target cells, nor at their library sizes. The simplest predictions need no function: a mean over
-known changes of mean log expression, and that of a combination the sum over its parts.
+No baseline uses the target cells or their library sizes. Two predictions need no function: the mean of known changes of
+mean log expression, and for a combination the sum of the changes by its parts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def linear_shift(
     r"""Predict the change (genes,) by the linear model of Ahlmann-Eltze, Huber & Anders (2025, Nature Methods).
 
     :math:`Y \approx G K P^T + b`, :math:`K = (G^T G + \lambda)^{-1} G^T (Y - b) P (P^T P + \lambda)^{-1}`. Y are the
-    changes of training perturbations, 0 of control; b row means; G gene coordinates in a PCA of means; P the rows of G
-    of the perturbed genes, 0 for control. Unlike there, a combination has the sum of the rows of its genes.
+    changes of training perturbations (0 for control), b their row means, G gene coordinates in a PCA of means, and P
+    the rows of G of perturbed genes (0 for control). Unlike the paper, a combination has the sum of its genes' rows.
     """
     baseline = np.asarray(control, dtype=np.float64)
     expression = np.vstack([np.asarray(means, dtype=np.float64), baseline]).T  # (genes, perturbations and control)
@@ -52,11 +52,11 @@ def linear_shift(
 
 
 def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
-    r"""Change (genes,) in a context, from those in others (contexts, genes), the more alike their controls the more so.
+    r"""Predict the change (genes,) in a context by Nadaraya-Watson kernel regression on other contexts.
 
-    Kernel regression (Nadaraya 1964, Watson 1964) with weights :math:`\exp(-d_t^2 / (h \min_u d_u^2))`, :math:`d` the
-    Euclidean distance of the mean log expression of control cells. Of six bandwidths :math:`h`, a quarter to 8, it is
-    the one with which the known contexts predict each other best, each left out in turn; 1 for fewer than three.
+    Weights are :math:`\exp(-d_t^2 / (h \min_u d_u^2))`, with the Euclidean distance :math:`d` of the mean log
+    expression of control cells. The bandwidth :math:`h`, one of six between 1/4 and 8, minimises the leave-one-out
+    error of the known contexts; it is 1 for fewer than three contexts.
     """
     here, known, changes = (np.asarray(values, dtype=np.float64) for values in (control, controls, shifts))
 
@@ -77,19 +77,19 @@ def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) ->
 
 
 def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
-    """Change at a dose, interpolated linearly in log dose between the nearest known doses.
+    """Predict the change at a dose by linear interpolation in log dose between the nearest known doses.
 
-    The scale is ``log(1 + dose / smallest positive known dose)``, so that dose 0, which changes nothing, has a place on
-    it. Beyond the largest known dose the change is that of the largest.
+    The scale is ``log(1 + dose / smallest positive known dose)``, which includes dose 0 with change 0. Beyond the
+    largest known dose, the change is that of the largest dose.
 
     Parameters
     ----------
     dose, doses, shifts
-        The dose wanted, known doses, (doses,), and the change at each, (doses, genes).
+        Target dose, known doses, ``(doses,)``, and the change at each known dose, ``(doses, genes)``.
 
     Returns
     -------
-    The change, (genes,).
+    The change, ``(genes,)``.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
     positive = known > 0
     if dose < 0 or not positive.any() or (known < 0).any():
         raise ValueError(
-            f"`dose`={dose} and `doses`={known.tolist()} must not be negative, and one known dose positive."
+            f"`dose` is {dose} and `doses` are {known.tolist()}: pass nonnegative doses, one known dose positive."
         )
     return dose_weights(dose, known[positive]) @ changes[positive]
 
@@ -128,13 +128,13 @@ def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) ->
 def gaussian_copula(
     counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
-    """Linear Gaussian copula: negative binomial genes of each label, related by factors that all labels share.
+    """Simulate cells by a Gaussian copula with negative binomial genes per label and factors shared by labels.
 
-    It is the classical simulator (scDesign2: Sun et al. 2021, scDesign3: Song et al. 2024, Nature Biotechnology) with a
-    low-rank correlation of genes. A count is an interval of a normal variable whose mean and standard deviation depend
-    on gene and label; standardised residuals are factors and noise, fitted by stochastic EM. Factors are kept if their
-    variance exceeds the Marchenko-Pastur edge of noise, a rule that needs no held-out cells: with fewer training cells
-    there are fewer factors. One single-precision array ``(cells, genes)`` is held, and copied to fit the factors.
+    This is the classical simulator (scDesign2: Sun et al. 2021, scDesign3: Song et al. 2024, Nature Biotechnology) with
+    low-rank gene correlations. A count is an interval of a normal variable whose mean and standard deviation depend on
+    gene and label. A factor model of the standardised residuals is fitted by stochastic EM. Factors are kept if their
+    variance exceeds the Marchenko-Pastur edge of noise, so fewer training cells support fewer factors. Memory holds one
+    single-precision array ``(cells, genes)`` and a copy.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def gaussian_copula(
 
     Returns
     -------
-    Counts, (len(labels_out), genes), at library sizes of training cells of the label, drawn with replacement.
+    Counts, ``(len(labels_out), genes)``, at library sizes drawn with replacement from the real cells of the label.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def gaussian_copula(
 def null_poisson(
     counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
-    """Negative control: independent Poisson counts at the mean of each label.
+    """Simulate a negative control: independent Poisson counts at the mean of each label.
 
     Parameters
     ----------
@@ -194,10 +194,10 @@ def null_poisson(
 def null_shuffled(
     counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
-    """Negative control: real values, each gene drawn by itself from the cells of the label.
+    """Simulate a negative control: each gene drawn independently from the real values of the label.
 
-    Each gene has the right distribution, and genes are independent. Values are drawn with replacement. A permutation
-    would bias classifiers: their test folds hold the values that their training folds left over.
+    Each gene has the right distribution, and genes are independent. Values are drawn with replacement, because a
+    permutation would bias classifiers: their test folds would hold the values missing from their training folds.
 
     Parameters
     ----------

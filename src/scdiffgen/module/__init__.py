@@ -1,4 +1,4 @@
-"""Processes and denoisers wired together, by name in ``PROCESSES``; and what is read from tokens."""
+"""Modules of processes and denoisers, by name in ``PROCESSES``, and token statistics."""
 
 from ._denoiser import ConditionedDenoiser, Denoiser
 from ._diffusion_module import DiffusionModule
@@ -17,7 +17,7 @@ PROCESSES: dict[str, type[DiffusionModule]] = {
 
 
 def process_module(process: str | GaussianOptions, n_modalities: int) -> type[DiffusionModule]:
-    """The module of a process, given by its name or by its options; of several modalities only thinning has one."""
+    """Return the module class of a process, given by name or options; several modalities need thinning."""
     name = next((name for name, module in PROCESSES.items() if type(process) is module.options_cls), process)
     if not isinstance(name, str) or name not in PROCESSES:
         raise ValueError(
@@ -28,6 +28,6 @@ def process_module(process: str | GaussianOptions, n_modalities: int) -> type[Di
         return PROCESSES[name]
     if name != ThinningModule.process_name:
         raise ValueError(
-            f"`process` is {process!r}, but several modalities need one that takes molecules away: 'thinning'."
+            f"`process` is {process!r}, but several modalities need the thinning process: pass 'thinning'."
         )
     return JointThinningModule

@@ -1,4 +1,4 @@
-"""Everything that is trained: embedded conditions, the base network, and what interventions add to it."""
+"""Denoisers, which hold all trained weights: condition embedders, base network and effect networks."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +31,17 @@ LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offs
 
 
 class EmbeddedConditions(NamedTuple):
-    """What a network sees of the conditions."""
+    """Embedded conditions, as inputs of a network."""
 
     vectors: Tensor  # (cells, conditioning_dim) with "adaln", otherwise (cells, conditions, conditioning_dim)
     numbers: Tensor | None  # (cells, conditions), if they rotate queries and keys
 
 
 class ConditionedDenoiser(nn.Module):
-    """Embedded conditions, a network that sees them, and networks for what interventions add to its prediction."""
+    """Condition embedders, a network conditioned on them, and effect networks of interventions."""
 
     input_type: ClassVar[InputKind] = "counts"
-    """What the networks see of a cell: counts or values."""
+    """Input of the networks: counts or values."""
 
     network: Any  # of the cell context
 
@@ -69,37 +69,37 @@ class ConditionedDenoiser(nn.Module):
             for spec in specs
             if spec.name in self.effect_names
         )
-        # The base must see whether an effect is missing: the cell is then treated or not.
+        # The base network must see whether an effect is missing, as the cell may then be treated or not.
         self.missing = nn.Parameter(torch.zeros(len(self.effect_names), dim))
 
     @abstractmethod
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
-        """The network of the cell context."""
+        """Create the network of the cell context."""
 
     @abstractmethod
     def bind(self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None) -> Predictor:
-        """Fix the conditions; effects are scaled by ``effect_scale`` and learn from cells ``trains_effects``."""
+        """Bind conditions; effects are scaled by ``effect_scale`` and trained on cells ``trains_effects``."""
 
     def library(self, counts: Tensor) -> Tensor:
-        """Molecules ``(cells,)`` of CSR counts."""
+        """Sum the molecules ``(cells,)`` of CSR counts."""
         return row_sums(counts, counts.values())
 
     def effect_scores(
         self, state: Tensor, level: Tensor, library: Tensor, treatments: Given, trains_effects: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Scores ``(cells, genes)`` that :meth:`treatments` add."""
+        """Compute scores ``(cells, genes)`` of the effects of :meth:`treatments`."""
         scores = {name: self.effect_of(name)(state, level, library, given) for name, given in treatments.items()}
         if trains_effects is None:
             return scores
         return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
 
     def treatments(self, conditions: Given) -> Given:
-        """Interventions with an effect that some cell is given; asks the device, so not in every step of sampling."""
+        """Select interventions with effects that some cell is given; synchronises with the device."""
         given = {name: conditions[name] for name in self.effect_names if name in conditions}
         return Conditions({name: each for name, each in given.items() if each.mask.any()}, conditions.n_cells)
 
     def unaffected(self, conditions: Given, n_cells: int) -> Tensor:
-        """Which cells are given no intervention that would add to their scores ``(cells,)``."""
+        """Select cells without a given intervention that has an effect ``(cells,)``."""
         none = torch.ones(n_cells, dtype=torch.bool, device=self.missing.device)
         for name in self.effect_names:
             if name in conditions:
@@ -107,7 +107,7 @@ class ConditionedDenoiser(nn.Module):
         return none
 
     def effect_of(self, name: str) -> EffectNetwork:
-        """The effect network of an intervention."""
+        """Return the effect network of an intervention."""
         return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
@@ -122,7 +122,7 @@ class ConditionedDenoiser(nn.Module):
         permute_weights(self, order, TOKEN_AXES)
 
     def embed_conditions(self, conditions: Given, n_cells: int) -> EmbeddedConditions:
-        """Embed everything but the effects."""
+        """Embed all conditions except effects."""
         embedded = conditions.without(self.effect_names)
         vectors, numbers = self.embed(embedded, n_cells), None
         if self.rotates:
@@ -162,21 +162,21 @@ class Denoiser(ConditionedDenoiser):
         return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
-        """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
+        """Return the fixed offsets ``(cells, genes)`` of rare labels, by condition; empty without rare labels."""
         offsets = self.label_offsets
         return {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
 
     def bind(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> MoleculePredictor:
-        """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
+        """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
         scores = self.bind_scores(conditions, effect_scale, trains_effects)
         return lambda state, library: self.prediction(scores(state, library))
 
     def bind_scores(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> Callable[[Tensor, Tensor], GeneScores]:
-        """The same, up to the scores of the genes."""
+        """Bind conditions; the predictor returns gene scores before the urn term is added."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
         of_labels, treatments = self.label_scores(conditions), self.treatments(conditions)
 
@@ -193,7 +193,7 @@ class Denoiser(ConditionedDenoiser):
         return predict
 
     def prediction(self, scores: GeneScores) -> MoleculePrediction:
-        """Rates of the next molecule from the scores of the genes."""
+        """Convert gene scores to rates of the next molecule."""
         if self.blocks is not None:
             parts = zip(scores.logits.split(self.blocks.sizes, 1), scores.log_concentration.split(1, 1), strict=True)
             log_expected = torch.cat([logits.log_softmax(1) + total for logits, total in parts], dim=1)

@@ -1,4 +1,4 @@
-"""What all processes, each with its denoiser, share: condition dropout, guidance, averaged weights, training stages."""
+"""Base class of modules: condition dropout, guidance, averaged weights and training stages."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +23,22 @@ from ._processes import Given, Predictor, Scale
 
 
 class DiffusionModule(BaseModuleClass):
-    """A process, the denoiser that it trains, and an average of the denoiser's weights that samples and judges."""
+    """A process, its denoiser, and the denoiser with averaged weights for sampling and validation."""
 
     process_name: ClassVar[str]
-    """What users write: ``process="thinning"``."""
+    """Name of the process, as in ``process="thinning"``."""
 
     options_cls: ClassVar[type | None] = None
     """A frozen dataclass of plain values with the settings of the process, if it has any."""
 
     judged_by_validation: ClassVar[bool] = True
-    """Whether training stops, and goes back to its best weights, where the validation loss rises."""
+    """Whether a rising validation loss stops training and restores the best weights."""
 
     least_steps: ClassVar[int] = 1000
-    """Steps of training, of few cells, by default."""
+    """Minimum number of training steps by default."""
 
     count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
-    """What counts are called in a minibatch; those of several modalities are laid side by side."""
+    """Keys of counts in a minibatch; counts of several modalities are concatenated."""
 
     process: Any
     """An object with the methods ``corrupt``, ``score``, ``draw`` and ``guide``, without weights."""
@@ -65,27 +65,27 @@ class DiffusionModule(BaseModuleClass):
         self.denoiser = self.make_denoiser(features or {})
         self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
 
-    # What a process must provide.
+    # Methods that a process must provide.
 
     @abstractmethod
     def make_process(self) -> Any:
-        """How cells are corrupted and drawn."""
+        """Create the process object, which corrupts and draws cells."""
 
     @abstractmethod
     def make_denoiser(self, features: Mapping[str, Tensor]) -> ConditionedDenoiser:
-        """Everything that is trained, given the feature vectors ``(categories, n_features)`` of some conditions."""
+        """Create the denoiser, given feature vectors ``(categories, n_features)`` by condition."""
 
     @abstractmethod
     def initialise(self, batches: Iterable[tuple[Any, Given]]) -> None:
-        """Take what must be known of the training cells before the first training, from CSR counts and conditions."""
+        """Initialise from the CSR counts and conditions of the training cells, before the first training."""
 
     @abstractmethod
     def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
-        """Training loss of CSR counts ``(cells, genes)``, with condition dropout."""
+        """Compute the training loss of CSR counts ``(cells, genes)`` with condition dropout."""
 
     @abstractmethod
     def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """The same of the averaged network, no condition dropped, at the given randomness."""
+        """Compute the loss of the averaged network, without condition dropout and with a fixed generator."""
 
     @abstractmethod
     def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
@@ -95,38 +95,38 @@ class DiffusionModule(BaseModuleClass):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Draw cells by the predictor ``after``, a share ``keep`` in [0, 1) of each kept; None: the process decides."""
+        """Draw cells by the predictor ``after``, keeping a share ``keep`` in [0, 1); ``None`` is the default."""
 
     @abstractmethod
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
+        """Compute expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
 
     @abstractmethod
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
 
-    # What a process may have.
+    # Methods that a process may override.
 
     def start_linearly(self, sample: Iterable[tuple[Any, Given]]) -> None:
-        """Start from a linear model of some of the training cells, CSR counts and conditions."""
+        """Initialise by a linear model of some training cells, CSR counts and conditions."""
 
     def linear_weights(self) -> Sequence[Tensor]:
-        """Weights of the denoiser that start as the linear model, and are trained more slowly."""
+        """Return the linearly initialised weights, which have a lower learning rate."""
         return ()
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        """Weight decay, and share of the learning rate of :meth:`linear_weights`, for so many training cells."""
+        """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
         return 0.01, 1.0
 
     # Reading tokens.
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Hidden vectors of the read-out ``(cells, tokens, width)`` in whole cells."""
+        """Compute hidden vectors of the read-out ``(cells, tokens, width)`` of whole cells."""
         return self.ema_denoiser.network.readout.hidden(self.tokens(counts, conditions))
 
     def gene_weights(self) -> Tensor:
-        """Weights of the genes on :meth:`hidden` ``(tokens, width, genes)``."""
+        """Return gene weights of :meth:`hidden`, ``(tokens, width, genes)``."""
         return self.ema_denoiser.network.readout.loadings()
 
     def sort_tokens(self, order: Sequence[int]) -> None:
@@ -138,11 +138,11 @@ class DiffusionModule(BaseModuleClass):
 
     @property
     def denoisers(self) -> tuple[Any, Any]:
-        """The denoiser that is trained, and the averaged one."""
+        """Return the trained denoiser and the averaged denoiser."""
         return self.denoiser, self.ema_denoiser
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Given]:
-        """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
+        """Return CSR counts ``(cells, genes)`` (or cached values) and conditions on the module's device."""
         device = self.denoiser.missing.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
         parts = [tensors[key] for key in self.count_keys]
@@ -150,34 +150,34 @@ class DiffusionModule(BaseModuleClass):
         return counts, conditions_from_batch(tensors, self.specs)
 
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Drop conditions, and select the cells that train effects ``(cells,)``: of full context; None is all."""
+        """Drop conditions; also select cells with full context, which train effects ``(cells,)``; ``None`` is all."""
         context = self.denoiser.embed.names
         fewer = conditions.drop(self.condition_dropout, together=context)
         complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
         return fewer, torch.stack(complete).all(0) if complete else None
 
     def stages(self) -> tuple[float, ...]:
-        """Shares of the epochs that the stages of training take; most processes have one."""
+        """Return shares of the epochs of the training stages; most processes have one stage."""
         return (1.0,)
 
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a later stage needs of a minibatch, a row a cell: it gets minibatches of that in place of cells."""
+        """Compute the values per cell that replace cells in later stages."""
         return dict(batch)
 
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
-        """Begin the next stage, given what was computed of all training cells."""
+        """Begin the next stage, given the cached values of all training cells."""
 
     def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
-        """Match the gene means of drawn cells to those of training cells; by default, do nothing."""
+        """Calibrate gene means of drawn cells to those of training cells; by default do nothing."""
 
     def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
-        """Give interventions without training cells the median half-maximal dose of those with, whose ids are given."""
+        """Set half-maximal doses of untrained interventions to the median of trained ones, given by ids."""
         for denoiser in self.denoisers:
             for name in denoiser.effect_names:
                 denoiser.effect_of(name).share_half_dose(trained[name])
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
-        """Append feature vectors ``(new, n_features)`` of further categories of a condition; nothing is trained."""
+        """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
         for denoiser in self.denoisers:
             denoiser.extend_features(name, vectors, components)
 
@@ -194,7 +194,7 @@ class DiffusionModule(BaseModuleClass):
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
         groups = self.guided(conditions, guidance_scale)
-        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; others are classifier-free guidance
+        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; all else is classifier-free guidance
         rest = conditions.without({name for names, _ in groups for name in names})
         guided = [rest.replace(conditions.only(names)) for names, _ in groups]
         conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
@@ -203,32 +203,32 @@ class DiffusionModule(BaseModuleClass):
         return self.process.guide(unconditional, conditional, scales) if conditional else unconditional
 
     def guided(self, conditions: Given, guidance_scale: Scale) -> list[tuple[list[str], float]]:
-        """Names of the conditions that are guided together, and by which scale."""
+        """Return conditions that are guided together, and their scales."""
         names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):
             return [([name], guidance_scale[name]) for name in names if name in guidance_scale]
         return [(names, guidance_scale)] if names else []
 
     def effect_scale(self, guidance_scale: Scale) -> float:
-        """Factor of the effects of interventions."""
+        """Return the factor of intervention effects."""
         if not isinstance(guidance_scale, Mapping):
             return guidance_scale
         return next((guidance_scale[name] for name in self.denoiser.effect_names if name in guidance_scale), 1.0)
 
     def library(self, counts: Tensor) -> Tensor:
-        """Library sizes ``(cells,)`` of CSR counts."""
+        """Compute library sizes ``(cells,)`` of CSR counts."""
         return self.denoiser.library(counts)
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
-        """Log-normalised expression ``(cells, genes)`` of CSR counts, each modality by itself."""
+        """Log-normalise CSR counts ``(cells, genes)`` within each modality."""
         return log_normalise(to_scipy(counts))
 
 
 def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
-    """Mean over the cells, penalty added."""
+    """Average errors over cells and add the penalty."""
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
 
 def gene_frequencies(molecules: NDArray[np.float64]) -> Tensor:
-    """Share of all molecules of each gene ``(genes,)``, smoothed."""
+    """Compute smoothed shares of genes among all molecules ``(genes,)``."""
     return torch.from_numpy((molecules + 0.5) / (molecules + 0.5).sum()).float()

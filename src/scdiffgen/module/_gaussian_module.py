@@ -1,4 +1,4 @@
-"""The classical path: Gaussian diffusion of a vector for each cell, its standardised normal scores by default."""
+"""Gaussian diffusion of a vector per cell, such as its standardised normal scores."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,22 +22,22 @@ from ._normal_scores import NormalScores
 from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, Scale, VectorPredictor
 
 VECTORS, LIBRARY = "vectors", "library"
-"""Keys under which a cached minibatch holds what was computed of its counts."""
+"""Keys of cached values in a minibatch."""
 
 
 class Encoded(NamedTuple):
-    """TrainingCells of which the vectors are known."""
+    """Vectors and library sizes of training cells."""
 
     vector: Tensor  # (cells, length), or (cells, draws, length)
     library: Tensor  # (cells,)
 
 
 TrainingCells: TypeAlias = Tensor | Encoded
-"""CSR counts ``(cells, genes)``, or what is known of them."""
+"""CSR counts ``(cells, genes)``, or their vectors."""
 
 
 class VectorDenoiser(ConditionedDenoiser):
-    """Predict vectors without noise from noisy ones."""
+    """Predict noise-free vectors from noisy vectors."""
 
     input_type = "values"
     network: ScoreNetwork
@@ -49,7 +49,7 @@ class VectorDenoiser(ConditionedDenoiser):
     def bind(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> VectorPredictor:
-        """Fix the conditions: the predictor takes library sizes, and gives a function of noisy vectors and times."""
+        """Bind conditions; the predictor maps library sizes to a function of noisy vectors and times."""
         embedded, treatments = self.embed_conditions(conditions, conditions.n_cells), self.treatments(conditions)
 
         def predictor(library: Tensor) -> Denoise:
@@ -67,15 +67,15 @@ class VectorDenoiser(ConditionedDenoiser):
         return predictor
 
     def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
-        """Vectors without noise that a prediction implies."""
+        """Convert a prediction to noise-free vectors."""
         return to_clean(predicted, self.process.options.prediction, noisy, level)
 
 
 class ScoreDenoiser(VectorDenoiser):
-    r"""The posterior mean of a factor model of scores, to which the network adds what that lacks.
+    r"""Predict the posterior mean of a factor model of scores, corrected by the network.
 
-    With :math:`f` the expected share of the factors in the scores, plus what the network says, and :math:`r` the
-    variance beside the factors, it is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)`, gene by gene.
+    With :math:`f`, the expected contribution of the factors plus the output of the network, and :math:`r`, the residual
+    variance, the prediction is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)` for each gene.
     """
 
     axes: Tensor  # (axes, genes), orthonormal: first those of the factors; zero where there are fewer
@@ -95,13 +95,13 @@ class ScoreDenoiser(VectorDenoiser):
         self.register_buffer("axes", torch.zeros(n_axes, n_vars))
         self.register_buffer("variances", torch.zeros(n_axes))
         self.register_buffer("noise", torch.ones(n_vars))
-        # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
+        # Gene weights are fixed at those of the factors, because trained weights over-fit from the first steps on.
         fixed = [*linear_weights(self.network).values(), self.network.readout.bias]
         for weight in (*fixed, *self.effects.parameters()):  # responses are shifts of the scores' means
             weight.requires_grad_(False)
 
     def treatments(self, conditions: Given) -> Given:
-        """None: interventions move the means of the scores."""
+        """Return no effects, because interventions shift the means of the scores."""
         return Conditions({}, conditions.n_cells)
 
     def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
@@ -111,14 +111,14 @@ class ScoreDenoiser(VectorDenoiser):
         return expected + alpha * self.noise / (alpha**2 * self.noise + sigma**2) * (noisy - alpha * expected)
 
     def along(self, noisy: Tensor, level: Level) -> Tensor:
-        """Expected scores along the axes ``(cells, factors)``."""
+        """Compute expected scores along the axes ``(cells, factors)``."""
         beside = (self.axes**2 * self.noise).sum(1)
         gains = level.alpha * self.variances / (level.alpha**2 * (self.variances + beside) + level.sigma**2)
         return noisy @ self.axes.T * gains
 
     @torch.no_grad()
     def start(self, model: FactorModel, axes: np.ndarray) -> None:
-        """Start from factors, and let the network read and write along orthonormal axes ``(axes, genes)``."""
+        """Initialise by factors; the network reads and writes along orthonormal axes ``(axes, genes)``."""
         for weight in linear_weights(self.network).values():
             weight.zero_()
         variances = ((axes @ model.loadings.T) ** 2).sum(1)  # the first axes are those of the factors
@@ -128,7 +128,7 @@ class ScoreDenoiser(VectorDenoiser):
 
 
 class VectorModule(DiffusionModule):
-    """Gaussian diffusion of a vector for each cell."""
+    """Gaussian diffusion of one vector per cell."""
 
     process_options: GaussianOptions
     process: GaussianDiffusion
@@ -146,10 +146,10 @@ class VectorModule(DiffusionModule):
 
     @abstractmethod
     def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
-        """Vectors and library sizes of training cells."""
+        """Encode training cells as vectors and library sizes."""
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
-        """Squared error of the prediction; penalties on the read-out are added."""
+        """Compute the squared error of the prediction plus penalties on the read-out."""
         conditions, trains_effects = self.drop_conditions(conditions)
         predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
@@ -159,7 +159,7 @@ class VectorModule(DiffusionModule):
         return loss_output(self._errors(self.ema_denoiser.bind(conditions), cells, generator))
 
     def _errors(self, predictor: VectorPredictor, cells: TrainingCells, generator: Rng = None) -> Tensor:
-        """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
+        """Corrupt vectors, predict noise-free vectors, and score the prediction ``(cells,)``."""
         vector, library = self.encode(cells, generator)
         noisy = self.process.corrupt(vector, generator)
         return self.process.score(predictor(library)(noisy.state, noisy.time), noisy)
@@ -172,20 +172,20 @@ class VectorModule(DiffusionModule):
         return self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
 
     def draw_again(self, vector: Tensor, after: Denoise, keep: float, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Add noise until a share ``keep`` of the variance of vectors is left, and remove it."""
+        """Add noise until a share ``keep`` of the variance is left, then remove the noise."""
         start = time_of_signal(torch.tensor(keep), self.process.level)
         noisy = self.process.corrupt(vector, generator, start.to(vector)).state
         return self.process.draw(after, noisy, float(start), n_steps=n_steps, generator=generator)
 
 
 class FramedPredictor:
-    """A predictor of standardised scores, and the frame of the cells, which is drawn where conditions are missing."""
+    """A predictor of standardised scores, and the frame of the cells, drawn if conditions are missing."""
 
     def __init__(self, standardised: VectorPredictor, frame: Callable[[np.random.Generator | None], Frame]) -> None:
         self.standardised, self.frame = standardised, frame
 
     def __call__(self, library: Tensor) -> Denoise:
-        """A denoiser of standardised scores of cells of library sizes ``(cells,)``."""
+        """Return the denoiser of standardised scores at library sizes ``(cells,)``."""
         return self.standardised(library)
 
 
@@ -195,7 +195,7 @@ class GaussianModule(VectorModule):
     process_name = "gaussian"
     options_cls = GaussianOptions
     least_steps = 2000
-    judged_by_validation = False  # cells become more like others while it rises: the most of it is noise
+    judged_by_validation = False  # generated cells improve while the loss rises, which is mostly noise
     denoiser: ScoreDenoiser
     ema_denoiser: ScoreDenoiser
 
@@ -206,11 +206,11 @@ class GaussianModule(VectorModule):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """Load; raise if the weights are of an earlier version, whose vectors were standardised expression."""
         if f"{prefix}scale" in state_dict:
-            raise ValueError("The file holds Gaussian diffusion of log expression, which is gone: train a new model.")
+            raise ValueError("The file holds the removed Gaussian diffusion of log expression: train a new model.")
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Nothing: :meth:`start_linearly` fits all."""
+        """Do nothing, because :meth:`start_linearly` fits all statistics."""
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
         """Fit groups and factors."""
@@ -224,7 +224,7 @@ class GaussianModule(VectorModule):
         return 0.0, 1.0
 
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of a minibatch, draws of the scores, and all that is registered but the counts."""
+        """Draw scores of a minibatch, and keep all registered data except counts."""
         (counts, conditions), rng = DiffusionModule.unpack(self, batch), numpy_generator(None)
         drawn = self.scores.draw(to_scipy(counts), self.scores.frame(conditions.numpy(), rng), rng, n_draws=4)
         rest = {key: values for key, values in batch.items() if key not in self.count_keys}
@@ -238,7 +238,7 @@ class GaussianModule(VectorModule):
     # Generating.
 
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> FramedPredictor:
-        """Bind conditions; a scale multiplies how far its conditions move the means, and guides the network."""
+        """Bind conditions; a guidance scale multiplies shifts of the means and guides the network."""
         given, standardised = conditions.numpy(), super().predictor(conditions, n_cells, guidance_scale)
         scales = [(given.without(names), scale) for names, scale in self.guided(conditions, guidance_scale)]
         untreated = {name: given[name] for name in self.denoiser.effect_names if name in given}
@@ -263,7 +263,7 @@ class GaussianModule(VectorModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Draw cells of which a share ``keep`` of the variance of the scores stays; None: all, and the means move."""
+        """Draw cells that keep a share ``keep`` of the variance of scores; ``None`` keeps all and shifts the means."""
         framed, rng, library = cast("FramedPredictor", after), numpy_generator(generator), self.library(cells)
         vector = self._vector(self.scores.draw(to_scipy(cells), self.scores.frame(source.numpy(), rng), rng)[:, 0])
         if keep is not None:
@@ -274,19 +274,19 @@ class GaussianModule(VectorModule):
         return torch.from_numpy(scores).to(self.denoiser.noise)
 
     def _to_counts(self, vector: Tensor, frame: Frame, library: Tensor) -> Tensor:
-        """Counts ``(cells, genes)`` of standardised scores."""
+        """Convert standardised scores to counts ``(cells, genes)``."""
         scores = frame.means + frame.deviations * vector.cpu().numpy().astype(np.float64)
         counts = self.scores.model().reference.to_counts(scores, library.cpu().numpy().astype(np.float64))
         return torch.from_numpy(counts.toarray()).to(library)
 
     def _expected(self, counts: Tensor, conditions: Given) -> tuple[Tensor, Frame]:
-        """Expected scores of whole cells ``(cells, genes)``, and by what they are standardised."""
+        """Compute expected scores of whole cells ``(cells, genes)``, and their frame."""
         frame, model = self.scores.frame(conditions.numpy(), None), self.scores.model()
         return self._vector(model.expect_scores(model.ends(to_scipy(counts), frame))), frame
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Shares of the genes ``(cells, genes)`` that the factors of cells say."""
+        """Compute expected gene shares ``(cells, genes)`` from the factors of cells."""
         (vector, frame), model = self._expected(counts, conditions), self.scores.model()
         shared = vector.cpu().numpy().astype(np.float64) @ model.posterior()[0] @ model.loadings
         library = self.library(counts).cpu().numpy().astype(np.float64)
@@ -296,7 +296,7 @@ class GaussianModule(VectorModule):
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` of cells at the lowest level of noise."""
+        """Compute tokens ``(cells, tokens, dim)`` of cells at the lowest noise level."""
         return self._tokens(self._expected(counts, conditions)[0], self.library(counts), conditions)
 
     def _tokens(self, vector: Tensor, library: Tensor, conditions: Given) -> Tensor:
@@ -306,7 +306,7 @@ class GaussianModule(VectorModule):
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Hidden vectors of the read-out ``(cells, tokens, width)``, to which the factors of the cells are added."""
+        """Compute hidden vectors of the read-out plus the factors of cells ``(cells, tokens, width)``."""
         denoiser, (vector, _) = self.ema_denoiser, self._expected(counts, conditions)
         readout = denoiser.network.readout
         found = readout.hidden(self._tokens(vector, self.library(counts), conditions))
@@ -315,12 +315,12 @@ class GaussianModule(VectorModule):
         return found + of_factors.unflatten(1, found.shape[1:])
 
     def gene_weights(self) -> Tensor:
-        """Weights of the genes on :meth:`hidden`, in units of normal scores."""
+        """Return gene weights of :meth:`hidden`, in units of normal scores."""
         loadings, scores = super().gene_weights(), self.scores
         return loadings * (scores.n_cells[:, None] * scores.deviations).sum(0) / scores.n_cells.sum()
 
 
 def numpy_generator(generator: Rng) -> np.random.Generator:
-    """A generator of NumPy that is seeded by the next number of one of torch."""
+    """Create a NumPy generator seeded by the next number of a torch generator."""
     device = None if generator is None else generator.device
     return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))

@@ -16,7 +16,7 @@ from ._thinning_module import ThinningModule
 
 
 class JointThinningModule(ThinningModule):
-    """Token diffusion on counts of several modalities; ``n_vars`` by the key of their counts in a minibatch."""
+    """Token diffusion on counts of several modalities; ``n_vars`` by key of the counts in a minibatch."""
 
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
         self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
@@ -29,24 +29,24 @@ class JointThinningModule(ThinningModule):
         return Denoiser(self.blocks.sizes, self.specs, self.size, features)
 
     def corrupt(self, counts: Tensor) -> Thinned:
-        """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""
+        """Apply modality dropout, at the rate of condition dropout, then corrupt training cells."""
         dropped = without_blocks(self.library(counts), self.condition_dropout)
         return super().corrupt(self.without(counts, dropped))
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        """Cells count by their shallowest modality, which is fitted too closely first: all losses weigh the same."""
+        """Count cells by their shallowest modality, which over-fits first because all losses weigh the same."""
         depth = float(self.denoiser.limit.depth.nan_to_num(torch.inf).min())
-        whole = 300  # molecules of a modality with which a cell counts in full
+        whole = 300  # molecules of a modality above which a cell counts fully
         return super().regularisation(max(round(n_cells * min(depth / whole, 1)), 1))
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
-        """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
+        """Remove the counts of some ``modalities`` ``(cells, modalities)`` from CSR counts."""
         return with_values(counts, counts.values() * ~modalities.flatten()[self.blocks.places(counts)])
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
         return sparse.hstack(list(map(log_normalise, self.blocks.split(to_scipy(counts)))), format="csr")
 
     def gene_weights(self) -> Tensor:
-        """Weights of the genes, centred over those of each modality: a constant added to all changes nothing."""
+        """Return gene weights centred within modalities, because a constant changes no prediction."""
         parts = super().gene_weights().split(self.blocks.sizes, 2)
         return torch.cat([part - part.mean(2, keepdim=True) for part in parts], dim=2)

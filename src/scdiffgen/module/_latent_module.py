@@ -23,7 +23,7 @@ from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
 
 class LatentDenoiser(VectorDenoiser):
-    """Autoencoder of cells, and denoiser of its tokens laid side by side, which are to it what genes are elsewhere."""
+    """Autoencoder of cells, and denoiser of its concatenated tokens, which replace genes."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class LatentDenoiser(VectorDenoiser):
         self.autoencoder = TokenAutoencoder(n_vars, size, latent_dim)
 
     def sort_tokens(self, order: Tensor) -> None:
-        """Permute the tokens of the autoencoder, which are the genes of the network; its own tokens stay."""
+        """Permute the tokens of the autoencoder, which replace genes; tokens of the denoiser are kept."""
         permute_weights(self.autoencoder, order, TOKEN_AXES)
         permute_weights(self.network, order, GENE_AXES)
         permute_weights(self.effects, order, GENE_AXES)
 
 
 class LatentModule(VectorModule):
-    """Gaussian diffusion of the tokens of an autoencoder, which is trained first and then stays as it is."""
+    """Gaussian diffusion of the tokens of an autoencoder, which is trained first and then frozen."""
 
     process_name = "latent"
     options_cls = LatentOptions
@@ -66,7 +66,7 @@ class LatentModule(VectorModule):
         return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the average cell."""
+        """Initialise by the average cell."""
         molecules = np.zeros(self.n_vars)
         for counts, _ in batches:
             molecules += column_sums(counts).cpu().numpy()
@@ -75,7 +75,7 @@ class LatentModule(VectorModule):
             denoiser.autoencoder.readout.initialise_bias(frequencies)
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the dispersion of each gene within cells of equal conditions; steps move it too slowly."""
+        """Initialise gene dispersions by those within equal conditions, because training moves them too slowly."""
         counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
         _, groups = distinct_rows(Conditions.concatenate(conditions).codes(self.specs))
         reference = ReferenceDistribution.fit(sparse.vstack(counts, format="csr"), groups)
@@ -83,7 +83,7 @@ class LatentModule(VectorModule):
             denoiser.autoencoder.likelihood.start(torch.from_numpy(reference.inverse_dispersions))
 
     def sort_tokens(self, order: Sequence[int]) -> None:
-        """Permute the tokens, and their means and scales; the noise of a seed then falls on other tokens."""
+        """Permute the tokens with their means and scales; the noise of a seed then applies to other tokens."""
         super().sort_tokens(order)
         for moments in (self.mean, self.scale):
             permute_tokens(moments, torch.as_tensor(order))
@@ -91,13 +91,13 @@ class LatentModule(VectorModule):
     # Two stages.
 
     def stages(self) -> tuple[float, ...]:
-        """Shares of the epochs: those of the autoencoder, unless it is trained already, and the rest."""
+        """Return shares of the epochs of the autoencoder, unless already trained, and of the diffusion."""
         share = self.process_options.autoencoder_share
         return (0.0, 1.0) if self.stage else (share, 1 - share)
 
     @torch.no_grad()
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of a minibatch, the tokens and all that is registered but the counts."""
+        """Encode a minibatch as tokens, and keep all registered data except counts."""
         counts, _ = DiffusionModule.unpack(self, batch)
         library = self.library(counts)
         rest = {key: values for key, values in batch.items() if key != "X"}
@@ -119,14 +119,14 @@ class LatentModule(VectorModule):
         return cells, conditions
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
-        """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
+        """Compute the loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
         return super().loss(cells, conditions)
 
     @torch.no_grad()
     def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """The same of the averaged networks, no condition dropped, at the given randomness."""
+        """Compute the loss of the averaged networks, without condition dropout and with a fixed generator."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells))
         return super().validation_loss(cells, conditions, generator)
@@ -136,7 +136,7 @@ class LatentModule(VectorModule):
         log_prob = autoencoder.log_prob(autoencoder.encode(counts, library), counts, library)
         return -log_prob / library + autoencoder.readout.penalty()
 
-    # Vectors are tokens, laid side by side.
+    # Vectors are concatenated tokens.
 
     def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
         return cells if isinstance(cells, Encoded) else Encoded(self.to_vector(cells), self.library(cells))
@@ -151,41 +151,41 @@ class LatentModule(VectorModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
+        """Add noise until a share ``keep`` (default 0) of the variance is left, then remove it by ``after``."""
         library, vector = self.library(cells), self.to_vector(cells)
         moved = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
         return self.to_counts(moved, library, generator)
 
     @torch.no_grad()
     def to_vector(self, counts: Tensor) -> Tensor:
-        """Standardised tokens ``(cells, length)`` of CSR counts."""
+        """Encode CSR counts as standardised tokens ``(cells, length)``."""
         return (self._encoded(counts) - self.mean) / self.scale
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
-        """Counts drawn from the likelihood."""
+        """Draw counts from the likelihood."""
         return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Shares of the genes ``(cells, genes)`` that the tokens of cells stand for."""
+        """Decode the tokens of cells to gene shares ``(cells, genes)``."""
         return self.ema_denoiser.autoencoder.shares(self.tokens(counts, conditions))
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Tokens ``(cells, tokens, latent_dim)``; conditions do not matter to them."""
+        """Compute tokens ``(cells, tokens, latent_dim)``, which do not depend on conditions."""
         return self._encoded(counts).unflatten(1, (self.size.n_tokens, -1))
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Hidden vectors of the autoencoder's read-out ``(cells, tokens, width)`` in whole cells."""
+        """Compute hidden vectors of the autoencoder's read-out ``(cells, tokens, width)`` of whole cells."""
         return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
 
     def gene_weights(self) -> Tensor:
-        """Weights of the genes on :meth:`hidden`: ``(tokens, width, genes)``, of log-rates."""
+        """Return gene weights of :meth:`hidden`, ``(tokens, width, genes)``, in log-rates."""
         return self.ema_denoiser.autoencoder.readout.loadings()
 
     def _encoded(self, counts: Tensor) -> Tensor:
-        autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
+        autoencoder = self.ema_denoiser.autoencoder.eval()  # averaged weights are never trained, so without dropout
         return autoencoder.encode(counts, self.library(counts)).flatten(1)
 
     def _latent(self, vector: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A linear model of the training cells, from which the network starts: components that return in other cells."""
+"""Linear initialisation: principal components of the training cells that replicate in other cells."""
 
 from contextlib import suppress
 from typing import NamedTuple
@@ -25,16 +25,16 @@ class LinearModel(NamedTuple):
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Fit at most so many components ``(cells, genes)`` that other cells reproduce :cite:p:`batson2019molecular`."""
+    """Fit at most ``n_components`` that replicate in other cells :cite:p:`batson2019molecular`."""
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
-        with suppress(ArpackError):  # of cells that are all equal
+        with suppress(ArpackError):  # if all cells are equal
             return _returning(counts, n_components)
     return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
 
 
 def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_components: int) -> LinearModel:
-    """Components of each modality by itself, in turns, at most so many."""
+    """Fit components of each modality separately and interleave at most ``n_components``."""
     found = [
         linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
     ]
@@ -55,7 +55,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
         variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
     spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
-    returns = spread >= 0.3 * np.sqrt(pca.explained_variance_)  # the part that must return in other cells
+    returns = spread >= 0.3 * np.sqrt(pca.explained_variance_)  # minimum part that must replicate
     n_kept = n_components if returns.all() else int(np.argmin(returns))
     return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
 
@@ -76,13 +76,13 @@ def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
-    """Weights of the genes in ``"readout"`` and ``"encoder"``, which can start as components."""
+    """Return gene weights of ``"readout"`` and ``"encoder"``, which can be initialised by components."""
     return {"readout": network.readout.gene_weights, "encoder": network.trunk.encoder.weight}
 
 
 @torch.no_grad()
 def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
-    """Set the weights of the genes to components: varimax-rotated in the read-out, of both signs in the encoder."""
+    """Set gene weights to components: varimax-rotated in the read-out, with both signs in the encoder."""
     if not len(model.axes):
         return
     heads, (loaded, weight) = network.readout.heads, linear_weights(network).values()
@@ -99,7 +99,7 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
 
 
 def fit_pca(expression: sparse.csr_matrix, n_components: int) -> PCA:
-    """Principal components of expression ``(cells, genes)``; raises ArpackError for equal cells."""
+    """Fit principal components of expression ``(cells, genes)``; raise ArpackError for equal cells."""
     with np.errstate(invalid="ignore"):
         pca = PCA(n_components, svd_solver="arpack", random_state=0).fit(expression)
     if pca.explained_variance_[0] <= np.finfo(np.float32).eps:  # SciPy before 1.17 does not raise

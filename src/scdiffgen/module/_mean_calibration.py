@@ -1,4 +1,4 @@
-"""Calibrate gene means: compare mean log expression of drawn and training cells, and shrink the difference."""
+"""Calibration of gene means: shrunken differences of mean log expression of training and drawn cells."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +8,9 @@ from sklearn.preprocessing import StandardScaler
 def mean_change(
     real: StandardScaler, drawn: StandardScaler, share: float = 1.0, n_together: int = 400
 ) -> NDArray[np.float64]:
-    """Log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
+    """Compute log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
 
-    Sampling noise is that of the drawn cells, and of the real cells if they are a ``share`` of all training cells.
+    Sampling noise is that of drawn cells, and of real cells if they are only a ``share`` of all training cells.
     ``n_together`` genes of similar expression share one shrinkage factor.
     """
     least = 0.5 / real.n_samples_seen_

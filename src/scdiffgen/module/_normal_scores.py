@@ -1,4 +1,4 @@
-"""Normal scores of the training cells: how those of each group of conditions are standardised, and their factors."""
+"""Normal scores of the training cells: standardisation by group of conditions, and factors."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -21,11 +21,11 @@ Treatment = tuple[tuple[int, float], ...] | None
 """Interventions of a cell and their doses (-1: none given), sorted; None is missing."""
 
 Groups = list[tuple[np.ndarray, Treatment]]
-Responses = tuple[set[int], Array]  # interventions that are known, (interventions, genes)
+Responses = tuple[set[int], Array]  # interventions with known responses, (interventions, genes)
 
 
 class NormalScores(nn.Module):
-    """Tables of the training cells' groups, which are those that agree in all conditions but numbers."""
+    """Tables of groups of training cells, which agree in all conditions except numbers."""
 
     shares: Tensor  # (genes,)
     inverse_dispersions: Tensor  # (genes,)
@@ -44,7 +44,7 @@ class NormalScores(nn.Module):
         n_columns, n_slots = (
             sum(spec.n_slots for spec in some if not spec.is_number) for some in (self.specs, self.interventions)
         )
-        tables = {  # of one group without conditions, until cells are seen
+        tables = {  # one group without conditions, before fitting
             "shares": torch.full((n_genes,), 1 / n_genes),
             "inverse_dispersions": torch.ones(n_genes),
             "loadings": torch.zeros(0, n_genes),
@@ -68,9 +68,9 @@ class NormalScores(nn.Module):
     def fit(
         self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
     ) -> tuple[FactorModel, Array]:
-        """Fit groups and at most ``n_axes`` factors to training cells; also so many principal axes of their scores.
+        """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
 
-        A group is shrunk to its context, and that to its first part.
+        A group is shrunk towards its context, and the context towards its first part.
         """
         codes = self._codes(conditions)
         rows, groups = distinct_rows(np.concatenate(codes, axis=1))
@@ -95,7 +95,7 @@ class NormalScores(nn.Module):
         return model, principal_axes(model.loadings, scores, n_axes)
 
     def model(self) -> FactorModel:
-        """The factors."""
+        """Return the factor model."""
         tables = self.shares, self.inverse_dispersions, self.loadings
         shares, inverse_dispersions, loadings = (table.cpu().numpy().astype(np.float64) for table in tables)
         return FactorModel(ReferenceDistribution(shares, inverse_dispersions), loadings)
@@ -103,11 +103,11 @@ class NormalScores(nn.Module):
     def frame(
         self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
     ) -> Frame:
-        """Means and deviations of cells ``(cells, genes)``; paths of ``open_ended`` requests may go on.
+        """Return means and deviations of cells ``(cells, genes)``; ``open_ended`` paths may continue.
 
-        Where conditions are missing, one of the groups that agree in the rest is drawn, or these are averaged without
-        ``rng``. Where no group agrees, interventions add up to untreated cells of the context, and the last parts of
-        the context are left out until some group agrees.
+        If conditions are missing, a group that agrees in the given ones is drawn, or without ``rng`` such groups are
+        averaged. If no group agrees, responses to interventions are added to untreated cells of the context, with
+        back-off over the last parts of the context.
         """
         rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
         tables, n_cells = (self.means.cpu().numpy(), self.deviations.cpu().numpy()), self.n_cells.cpu().numpy()
@@ -137,7 +137,7 @@ class NormalScores(nn.Module):
     def _codes(
         self, conditions: Conditions[np.ndarray], *, open_ended: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes of contexts ``(cells, columns)``, interventions of all kinds and their doses ``(cells, slots)``."""
+        """Return codes of contexts ``(cells, columns)``, and interventions and doses ``(cells, slots)``."""
         empty, first = np.zeros((conditions.n_cells, 0), dtype=np.int64), 0
         parts, doses = [empty], [empty.astype(np.float64)]
         for spec in self.interventions:
@@ -150,7 +150,7 @@ class NormalScores(nn.Module):
         return conditions.codes(self.specs, open_ended=open_ended), np.concatenate(parts, 1), np.concatenate(doses, 1)
 
     def _groups(self) -> list[tuple[np.ndarray, Treatment]]:
-        """Context and treatment of each group."""
+        """Return context and treatment of each group."""
         tables = (self.contexts, self.treatments, self.doses)
         rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
         return [_split(row, self.contexts.shape[1]) for row in rows]
@@ -158,7 +158,7 @@ class NormalScores(nn.Module):
     def _like(
         self, groups: Groups, context: np.ndarray, treatment: Treatment, responses: Callable[[], Responses]
     ) -> tuple[np.ndarray, np.ndarray | float]:
-        """Groups of a context and a treatment, and what is to be added to their means ``(genes,)``."""
+        """Select groups of a context and a treatment, and the shift ``(genes,)`` of their means."""
         contexts = np.array([each for each, _ in groups])
         same = np.array([treatment is None or each == treatment for _, each in groups])
         untreated = np.array([each == () for _, each in groups])
@@ -172,7 +172,7 @@ class NormalScores(nn.Module):
         return np.arange(len(groups)), self._shift(treatment, *responses()) if treatment else 0.0
 
     def _responses(self, groups: Groups) -> Responses:
-        """Interventions with a known response, and all responses, pooled over contexts with untreated cells."""
+        """Estimate responses pooled over contexts with untreated cells, and the interventions that have one."""
         controls = {tuple(context): group for group, (context, each) in enumerate(groups) if each == ()}
         taught = [i for i, (context, each) in enumerate(groups) if each and tuple(context) in controls]
         known = {part for i in taught for part, _ in groups[i][1] or ()}
@@ -183,17 +183,17 @@ class NormalScores(nn.Module):
         return known, np.linalg.solve(penalised, design.T * weights @ changes)
 
     def _shift(self, treatment: Treatment, known: set[int], responses: Array) -> np.ndarray:
-        """Sum of the responses to interventions ``(genes,)``; raise if one is unknown."""
+        """Sum responses to interventions ``(genes,)``; raise if one is unknown."""
         unknown = {part for part, _ in treatment or ()} - known
         if unknown:
             raise ValueError(
                 f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
-                "cell had it in a context with untreated cells. Ask for others, or train with `process='thinning'`."
+                "cell had it in a context with untreated cells. Request others, or train with `process='thinning'`."
             )
         return self._gates(treatment) @ responses
 
     def _gates(self, treatment: Treatment) -> np.ndarray:
-        """Share of its full response that each intervention ``(interventions,)`` has at its dose."""
+        """Return the share of the full response of each intervention ``(interventions,)`` at its dose."""
         scales = np.concatenate([np.full(each.n_categories, each.transform.scale) for each in self.interventions])
         gates = np.zeros(len(scales))
         for part, dose in treatment or ():
@@ -202,7 +202,7 @@ class NormalScores(nn.Module):
 
 
 def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
-    """Axes ``(at most n_axes, genes)``: those of factors, and the first of scores ``(cells, genes)`` beside them."""
+    """Return at most ``n_axes`` axes ``(axes, genes)``: factors, then components of scores orthogonal to them."""
     own = np.linalg.svd(loadings, full_matrices=False)[2]
     start = np.ones(min(scores.shape), dtype=np.float32)
     axes = svds(scores, min(n_axes, min(scores.shape) - 1), v0=start)[2]
@@ -211,7 +211,7 @@ def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -
 
 
 def _split(row: np.ndarray, n_columns: int) -> tuple[np.ndarray, Treatment]:
-    """Context and treatment of a row of codes and doses."""
+    """Split a row of codes and doses into context and treatment."""
     parts, doses = np.split(row[n_columns:], 2)
     if (parts == Code.MISSING).any():
         return row[:n_columns], None

@@ -1,4 +1,4 @@
-"""The processes: how cells are corrupted, scored and drawn, without weights; formulae: :mod:`scdiffgen.diffusion`."""
+"""Processes, which corrupt, score and draw cells without weights; formulae: :mod:`scdiffgen.diffusion`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ Given: TypeAlias = Conditions[Tensor]
 """Conditions of the cells of a minibatch."""
 
 Scale: TypeAlias = float | Mapping[str, float]
-"""One scale for all conditions, or one for each by name."""
+"""One guidance scale for all conditions, or one per name."""
 
 Predictor = Callable[..., Any]
-"""A network whose conditions are bound; what it takes and returns is between its denoiser and its process."""
+"""A network with bound conditions; its arguments are known to its denoiser and process only."""
 
 VectorPredictor = Callable[[Tensor], Denoise]
-"""Library sizes ``(cells,)`` to a denoiser of their vectors; conditions are bound."""
+"""Maps library sizes ``(cells,)`` to a denoiser of vectors; conditions are bound."""
 
 
 class Thinning:
-    """Molecules are taken away one by one, and put back; those of several modalities each at a level of its own."""
+    """Binomial thinning of molecules and its reversal; each modality has its own level."""
 
     guide = staticmethod(diffusion.guide)
 
@@ -34,32 +34,32 @@ class Thinning:
         self.blocks = blocks
 
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
-        """Thin CSR cells to levels drawn for training."""
+        """Thin CSR cells to random training levels."""
         if self.blocks is None:
             return diffusion.thin(counts, diffusion.thinning_levels(_library(counts), generator), generator)
         levels = diffusion.block_levels(self.blocks.sums(counts, counts.values()), generator)
         return diffusion.thin_blocks(counts, levels, self.blocks, generator)
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
-        """Thin CSR cells to a share of all their molecules, the same for all or one a cell ``(cells,)``."""
+        """Thin CSR cells to a share of their molecules, one for all cells or ``(cells,)``."""
         share = torch.as_tensor(share, device=counts.device).expand(len(counts))
         return self._by_modality(diffusion.thin(counts, share, generator))
 
     def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
-        """Keep a uniform number of molecules of each CSR cell, from none to all but one, as :meth:`bound` needs it."""
+        """Keep a uniform number of molecules of each CSR cell, from 0 to all but one, for :meth:`bound`."""
         library = _library(counts)
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
         return self._by_modality(diffusion.thin_to(counts, (uniform * library).long(), generator))
 
     def score(self, prediction: Any, thinned: Thinned) -> Tensor:
-        """Cross-entropy ``(cells,)`` of a missing molecule, in nats; the mean over modalities that miss some."""
+        """Compute the cross-entropy ``(cells,)`` of a missing molecule in nats, averaged over modalities."""
         if self.blocks is None:
             return diffusion.molecule_loss(prediction, thinned)
         missing = (thinned.library > thinned.n_molecules).float()
         return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
 
     def bound(self, prediction: Any, thinned: Thinned, counts: Tensor) -> Tensor:
-        """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
+        """Draw the bound ``(cells,)`` on ``-log p(cell | library sizes)``, in nats."""
         if self.blocks is None:
             return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
         return diffusion.block_likelihood_bound(prediction, thinned, counts)
@@ -67,12 +67,12 @@ class Thinning:
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Add molecules to dense cells, or to each of their modalities, until they have ``library`` of them."""
+        """Add molecules to dense cells, per modality, until they have ``library`` molecules."""
         count = None if self.blocks is None else self.blocks.dense_sums
         return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator, count=count)
 
     def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, each modality by itself."""
+        """Couple dense cells to changed log-probabilities ``(cells, genes)``, per modality."""
         sizes = self.blocks.sizes if self.blocks is not None else counts.shape[1]
         parts = zip(*(array.split(sizes, 1) for array in (counts, log_prob, log_prob + change)), strict=True)
         moved = [diffusion.couple_molecules(cells, before, after, generator) for cells, before, after in parts]
@@ -93,11 +93,11 @@ class GaussianOptions:
     Parameters
     ----------
     prediction
-        What is predicted, with uniformly weighted squared error: data ``"x0"``, noise ``"eps"`` or velocity ``"v"``.
+        Target of the prediction: data ``"x0"``, noise ``"eps"`` or velocity ``"v"``, with uniform squared error.
     schedule
-        How the noise grows: ``"linear"`` (DDPM), ``"cosine"`` or ``"rectified"`` (straight, as in flow matching).
+        Noise schedule: ``"linear"`` (DDPM), ``"cosine"`` or ``"rectified"`` (straight, as in flow matching).
     sampler
-        ``"ddim"``, ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with new noise at each step).
+        ``"ddim"``, ``"dpm_solver"``, or ``"ancestral"`` (as in DDPM, with new noise in each step).
 
     Examples
     --------
@@ -118,16 +118,16 @@ class GaussianOptions:
 
 @dataclass(frozen=True)
 class LatentOptions(GaussianOptions):
-    """Settings of ``process="latent"``, passed in place of the name: of the diffusion of tokens and the autoencoder.
+    """Settings of ``process="latent"``, passed in place of the name.
 
     Parameters
     ----------
     prediction, schedule, sampler
         As in :class:`GaussianOptions`.
     latent_dim
-        Length of a token.
+        Length of a token of the autoencoder.
     autoencoder_share
-        Share of the epochs in which the autoencoder is trained, before the diffusion of its tokens.
+        Share of the epochs for the autoencoder, in (0, 1); the diffusion of its tokens is trained in the rest.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class LatentOptions(GaussianOptions):
 
 
 class Noisy(NamedTuple):
-    """Vectors, and what noise has made of them."""
+    """Vectors with and without noise."""
 
     clean: Tensor  # (cells, length)
     state: Tensor  # (cells, length)
@@ -159,25 +159,25 @@ class Noisy(NamedTuple):
 
 
 class GaussianDiffusion:
-    """Noise is added to a vector of each cell, and taken away."""
+    """Gaussian diffusion of one vector per cell, and its reversal."""
 
     def __init__(self, options: GaussianOptions) -> None:
         self.options = options
         self.level = diffusion.SCHEDULES[options.schedule]
 
     def corrupt(self, vector: Tensor, generator: Rng = None, time: Tensor | None = None) -> Noisy:
-        """Add noise at a time, by default at times drawn for training."""
+        """Add noise at given times, by default at random training times."""
         time = diffusion.noise_times(len(vector), generator, vector.device) if time is None else time
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
         return Noisy(vector, diffusion.add_noise(vector, noise, self.level(time)), time)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
-        """Squared error ``(cells,)`` of the prediction, from predicted vectors without noise."""
+        """Compute the squared error ``(cells,)`` of the prediction, from predicted noise-free vectors."""
         weight = diffusion.error_weight(self.options.prediction, self.level(noisy.time))
         return diffusion.gaussian_loss(predicted, noisy.clean, weight)
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Free vectors of their noise, in ``n_steps`` of which the last takes away what is left."""
+        """Denoise vectors in ``n_steps`` steps; the last step removes all remaining noise."""
         kind = self.options.sampler
         grid = diffusion.even_times if kind == "ancestral" else diffusion.even_log_snr
         times = grid(start, n_steps, self.level).to(noisy)
@@ -186,7 +186,7 @@ class GaussianDiffusion:
     def guide(
         self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]
     ) -> VectorPredictor:
-        """Guide the expected vector, along the line between two of them."""
+        """Guide expected vectors by linear extrapolation."""
         return lambda library: diffusion.guide_denoisers(
             unconditional(library), [each(library) for each in conditional], scales
         )

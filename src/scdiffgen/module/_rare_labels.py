@@ -1,4 +1,4 @@
-r"""Offsets of the genes that differ in labels of few cells, which a network learns too little of.
+r"""Gene offsets of rare labels, from which a network learns too little.
 
 A gene with total :math:`x` in a rare label and expectation :math:`E` from the average cell gets the offset
 
@@ -6,8 +6,8 @@ A gene with total :math:`x` in a rare label and expectation :math:`E` from the a
           \left( 1 - \frac{n^2}{n_0^2} \right)_+, \qquad z = \frac{x - E}{\sqrt{\varphi E}},
 
 with the dispersion :math:`\varphi \ge 1` of the gene within labels: a positive-part James-Stein estimator, with a
-threshold :math:`z_0` against multiple testing. Labels of :math:`n_0` cells and more get none, as offsets would make
-their cells more typical than real ones.
+threshold :math:`z_0` against multiple testing. Labels of at least :math:`n_0` cells get no offsets, which would make
+their cells more typical than real cells.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions
 
-MOST_CELLS, LEAST_CELLS = 70, 5  # of a rare label; fewer than the least show themselves, not their label
+MOST_CELLS, LEAST_CELLS = 70, 5  # of a rare label; fewer cells do not represent their label
 THRESHOLD = 2.5  # standard errors
 
 
 class LabelSums:
-    """Sums over the cells of each label: of counts, of their squares, and what their dispersion takes."""
+    """Sums over the cells of each label: counts, squares, and terms of the dispersion."""
 
     def __init__(self, name: str, n_labels: int, n_genes: int) -> None:
         self.name, shape = name, (n_labels, n_genes)
@@ -30,7 +30,7 @@ class LabelSums:
         self.n_cells, self.library, self.library_squares = (np.zeros((shape[0], 1)) for _ in range(3))
 
     def add(self, counts: sparse.csr_matrix, conditions: Conditions[Tensor]) -> None:
-        """Add cells, counts ``(cells, genes)``, but for those without any."""
+        """Add counts ``(cells, genes)`` of nonempty cells."""
         if self.name not in conditions:
             return
         label = conditions[self.name]
@@ -49,7 +49,7 @@ class LabelSums:
         self.library_squares += of_label @ library**2
 
     def offsets(self, frequencies: Tensor) -> Tensor:
-        """Scores of rare labels ``(labels, genes)``, against frequencies of genes in the average cell ``(genes,)``."""
+        """Compute offsets of rare labels ``(labels, genes)``, given frequencies in the average cell ``(genes,)``."""
         shares = frequencies.cpu().numpy().astype(np.float64)
         shares /= shares.sum()
         rarity = (1 - (self.n_cells / MOST_CELLS) ** 2).clip(min=0) * (self.n_cells >= LEAST_CELLS)
@@ -61,7 +61,7 @@ class LabelSums:
         return torch.from_numpy(offsets).to(frequencies)
 
     def dispersion(self) -> np.ndarray:
-        """Variance of the counts in a label over their mean ``(genes,)``, 1 at least."""
+        """Compute ratios of variance to mean of counts within labels ``(genes,)``, at least 1."""
         share = self.counts / np.maximum(self.library, 1)
         squared = self.squares - 2 * share * self.by_library + share**2 * self.library_squares
         several = (self.n_cells > 1)[:, 0]

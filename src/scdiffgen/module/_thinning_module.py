@@ -1,4 +1,4 @@
-"""The method on one page: corrupt a cell, predict its missing molecules, score the prediction; and put them back."""
+"""The thinning method: corrupt cells, predict missing molecules, score predictions, and sample."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ._mean_calibration import mean_change
 from ._processes import Given, Predictor, Thinning
 from ._rare_labels import LabelSums
 
-DEEP = 10  # molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited
+DEEP = 10  # mean counts per feature of a modality above which prior strengths are capped
 
 
 class ThinningModule(DiffusionModule):
-    """Token diffusion on counts: molecules are taken away, and put back."""
+    """Token diffusion on counts by binomial thinning."""
 
     process_name = "thinning"
     process: Thinning
@@ -38,7 +38,7 @@ class ThinningModule(DiffusionModule):
         return Denoiser((self.n_vars,), self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the average untreated cell; offset rare labels, and cap modalities of :data:`DEEP` counts."""
+        """Initialise by the average untreated cell, offset rare labels, and cap priors of high-count modalities."""
         blocks = Blocks(self.denoiser.limit.sizes)
         offsets = self.denoiser.label_offsets if self.starts_linearly else None
         of_labels = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
@@ -61,11 +61,11 @@ class ThinningModule(DiffusionModule):
                 denoiser.label_offsets.set(table)
 
     def _start_from(self, frequencies: Tensor, n_molecules: Tensor, n_cells: Tensor) -> None:
-        """Set what follows from frequencies of the genes, and from molecules and cells ``(modalities,)``."""
+        """Initialise from gene frequencies, and from molecules and cells ``(modalities,)``."""
         widths = torch.tensor(self.denoiser.limit.sizes)
         deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
         if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
-            deep[:] = False  # limited priors would take away that effects add up
+            deep[:] = False  # effects would not be additive with capped priors
         for denoiser in self.denoisers:
             denoiser.limit.limit(deep)
             denoiser.limit.depth.copy_(n_molecules / n_cells)
@@ -73,7 +73,7 @@ class ThinningModule(DiffusionModule):
 
     @property
     def starts_linearly(self) -> bool:
-        """Whether there is a linear start; where effects are learned beside the weights, it was worse."""
+        """Whether to use the linear initialisation, which was worse for models with perturbation effects."""
         return not self.denoiser.effect_names
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
@@ -91,15 +91,15 @@ class ThinningModule(DiffusionModule):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         if not self.starts_linearly:
             return super().regularisation(n_cells)
-        prior_cells, many_genes = 5000, 750  # that the prior of the weights counts for; few genes have few weights
-        free_cells = 10_000  # with which the linear model is as free to change as anything else
+        prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced for fewer genes (and weights)
+        free_cells = 10_000  # above which the linear model has the full learning rate
         decay = min(self.n_vars / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
         return decay, min(max(n_cells / free_cells, 0.1), 1.0)
 
     # Training.
 
     def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
-        """Cross-entropy of the missing molecules, in nats per molecule; penalties on the read-out are added."""
+        """Compute the cross-entropy of missing molecules, in nats per molecule, plus penalties on the read-out."""
         conditions, trains_effects = self.drop_conditions(conditions)
         thinned = self.corrupt(counts)
         predict = self.denoiser.bind(conditions, trains_effects=trains_effects)
@@ -117,7 +117,7 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
-        """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
+        """Draw an unbiased estimate ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         thinned = self.process.keep_any_number(counts, generator)
         predict = self.ema_denoiser.bind(conditions)
         return self.process.bound(predict(thinned.state, thinned.library), thinned, counts)
@@ -128,9 +128,9 @@ class ThinningModule(DiffusionModule):
     ) -> None:
         """Shift gene biases until drawn cells match the mean log expression of the training cells.
 
-        Cells are drawn in as many steps as change their means no more: four are too few (decision 34).
-        Effects of interventions add to the biases that they were trained with, and several modalities were not
-        measured: both are left, as is a frozen reference.
+        The number of sampling steps is large enough for converged means; four are too few (decision 34). Models with
+        effects of interventions (trained with their biases), several modalities (no benchmark) or a frozen reference
+        are not calibrated.
         """
         is_frozen = not self.denoiser.network.readout.bias.requires_grad
         if is_frozen or self.denoiser.effect_names or self.denoiser.blocks is not None:
@@ -160,7 +160,7 @@ class ThinningModule(DiffusionModule):
         n_steps: int,
         generator: Rng = None,
     ) -> Tensor:
-        """Add molecules to ``start`` (nothing) until there are ``library`` ``(cells,)``: dense ``(cells, genes)``."""
+        """Add molecules to ``start`` (default: empty) up to ``library`` ``(cells,)``: dense ``(cells, genes)``."""
         if start is None:
             start = library.new_zeros(len(library), self.n_vars)
         return self.process.draw(predictor, start, library, n_steps=n_steps, generator=generator)
@@ -169,7 +169,7 @@ class ThinningModule(DiffusionModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Keep a share of the molecules of each cell and draw the others by ``after``; without a share, couple them."""
+        """Keep a share of each cell's molecules and resample the rest by ``after``; without a share, couple cells."""
         if keep is None:
             change = self._change(cells, self.predictor(source, len(cells)), after, generator)
             return self.process.couple(cells.to_dense(), self.expression(cells, source).log(), change, generator)
@@ -177,8 +177,8 @@ class ThinningModule(DiffusionModule):
         return self.draw(after, kept.library, start=kept.state.to_dense(), n_steps=n_steps, generator=generator)
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
-        """Change of the log-probabilities ``(cells, genes)`` of the next molecule, given few of each cell."""
-        n_readings, n_read = 8, 4  # how often, and with how many molecules on average, a cell is read
+        """Predict the change of log-probabilities ``(cells, genes)`` of the next molecule, given few molecules."""
+        n_readings, n_read = 8, 4  # number of random subsets per cell, and their mean number of molecules
         library = self.library(counts)
         share = (n_read / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)
@@ -191,7 +191,7 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
+        """Compute expected expression ``(cells, genes)`` of whole cells: the distribution of the next molecule."""
         predict = self.ema_denoiser.bind(conditions)
         return predict(counts, self.library(counts)).log_prob(counts.to_dense()).exp()
 

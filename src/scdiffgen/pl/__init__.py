@@ -1,4 +1,4 @@
-"""Figures of results; they return axes, and compute no more than where things are drawn: orders, colours, sizes."""
+"""Figures of results. Functions return axes and compute only layout: orders, colours and sizes."""
 
 from scdiffgen.pl._curves import dose_response, training_history
 from scdiffgen.pl._dispersion_panel import evaluation_dispersion

@@ -1,4 +1,4 @@
-"""Curves: the loss over the epochs of training, and expression over doses."""
+"""Curves of training losses and dose responses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ def training_history(
 ) -> Axes:
     """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
 
-    The last weights generate, unless the last loss is far above the lowest: then the best weights are restored.
+    The model generates with its last weights, unless training restored the weights of the lowest validation loss.
 
     Parameters
     ----------
     history
-        The model's ``history``.
+        ``model.history`` of a trained model.
 
     Raises
     ------
     TypeError
-        If this is no mapping, such as the model itself.
+        If ``history`` is not a mapping.
     ValueError
-        If the history holds no loss.
+        If ``history`` holds no loss.
 
     Examples
     --------
@@ -64,31 +64,31 @@ def dose_response(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw mean expression against dose, with its interval, a panel a gene.
+    """Draw dose-response curves of mean expression with intervals, one panel per gene.
 
-    Doses are on a logarithmic axis that ends, on the left, in a linear piece from dose 0 to the smallest positive dose.
-    Dose 0 is a point of its own, in grey, and a dotted line carries its mean across the panel.
+    The dose axis is logarithmic, with a linear part on the left from dose 0 to the smallest positive dose. Dose 0 is a
+    grey point, and a dotted line extends its mean across the panel.
 
     Parameters
     ----------
     frame
-        A row a dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low`` and ``high``, as from
+        One row per dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low`` and ``high``, as returned by
         :meth:`scdiffgen.model.TokenDiffusion.dose_response`.
     genes
-        Gene or genes to draw, in this order. ``None`` draws the 12 whose mean changes most between two doses, from the
-        largest change down, or if the table has no more, all in its order.
+        Gene or genes to draw, in this order. ``None`` draws the 12 genes whose mean changes most between two doses, the
+        largest change first, or all genes in their order if there are at most 12.
     dose_unit
-        Unit of the doses, for the label of the axis; by default ``frame.attrs["dose_unit"]``, the registered one.
+        Unit of the doses in the axis label; by default ``frame.attrs["dose_unit"]``, the registered unit.
 
     Returns
     -------
-    The axes, one a gene. They are in units of dose, so that more can be drawn into them.
+    The axes, one per gene, in units of dose.
 
     Raises
     ------
     ValueError
-        If a column is missing, a gene is not in the table, a dose is negative or given twice, ``ncols`` is below 1, or
-        ``ax`` is given for several genes.
+        If a column or gene is missing, a dose is negative or occurs twice, ``ncols`` is below 1, or ``ax`` is given for
+        several genes.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def dose_response(
 
 
 def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
-    """Raise if the table cannot be drawn; the genes to draw."""
+    """Return the genes to draw; raise if the table cannot be drawn."""
     absent = [name for name in ("dose", "gene", "mean", "low", "high") if name not in frame]
     if absent:
         raise ValueError(f"`frame` lacks the columns {absent}: pass what `TokenDiffusion.dose_response` returns.")
@@ -121,18 +121,18 @@ def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
         chosen = (means.max() - means.min()).nlargest(MOST_GENES).index.tolist()
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
-        raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
+        raise ValueError(f"`genes` has {unknown or chosen}, which `frame` lacks: choose from {known[:5]} and so on.")
     if (frame["dose"] < 0).any():
-        raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: a dose is at least 0.")
+        raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: pass doses of at least 0.")
     for row in frame[frame["gene"].isin(chosen) & frame.duplicated(["gene", "dose"])].itertuples():
         raise ValueError(
-            f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass one group of cells at a time."
+            f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass the rows of one group of cells."
         )
     return chosen
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:
-    """One gene: untreated cells as a point, the curve with its band over the positive doses."""
+    """Draw one gene: untreated cells as a point, positive doses as a curve with a band."""
     untreated, treated = curve[curve["dose"] == 0], curve[curve["dose"] > 0]
     axis.fill_between(treated["dose"], treated["low"], treated["high"], color=BLUE, alpha=0.25, linewidth=0)
     axis.plot(treated["dose"], treated["mean"], color=BLUE, marker="o", markersize=4)
@@ -146,7 +146,7 @@ def _draw(axis: Axes, curve: pd.DataFrame) -> None:
 
 
 def _scale(axis: Axes, doses: np.ndarray, *, with_zero: bool) -> None:
-    """Logarithmic doses with ticks at powers of ten, and one at 0 where it is drawn."""
+    """Set a logarithmic dose axis with ticks at powers of ten, and at 0 if drawn."""
     lowest, highest = doses.min(), doses.max()
     margin = (highest / lowest) ** 0.05 * 1.1
     exponents = np.arange(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)

@@ -1,4 +1,4 @@
-"""Along which axes generated cells vary too little or too much."""
+"""Variance ratios of generated and real cells along principal components."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from scdiffgen.pl._evaluation_panels import number_ticks
 from scdiffgen.pl._figure import DIVERGING, GREY, ORANGE, Ax, Save, Show, colour_bar, finish, plain, shortened
 
 TICKS, FAR_TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
-WIDEST = 4.0  # ratio of the darkest colour
+WIDEST = 4.0  # variance ratio of the darkest colour
 NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
 
 
@@ -24,19 +24,19 @@ NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_hi
 def evaluation_dispersion(
     dispersion: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
 ) -> list[Axes]:
-    """Draw how much generated cells vary along principal components, as a multiple of real cells.
+    """Draw variance ratios of generated to real cells along principal components.
 
-    Points are generated cells with their 95 % intervals, within labels where there are labels; filled where the
-    interval holds neither 1 nor overlaps with the grey one of other real cells (the ceiling). The worst of these axes
-    are named by the genes that weigh most. Below are the groups: blue axes vary too little, red ones too much, faint
-    are those whose interval holds 1, and dots are set as above. Groups with too few cells are left out.
+    The upper panel shows ratios with 95 % intervals, within labels if there are labels. A point is filled if its
+    interval excludes 1 and does not overlap the grey interval of other real cells (the ceiling). The worst components
+    are named by their leading genes. The lower panel shows groups: blue is too little variance, red too much, faint an
+    interval that includes 1; dots mark components that would be filled points. Small groups are left out.
 
     Parameters
     ----------
     dispersion
-        From :func:`scdiffgen.metrics.dispersion`, or of :meth:`scdiffgen.model.TokenDiffusion.evaluate_held_out`.
+        Result of :func:`scdiffgen.metrics.dispersion` or :meth:`scdiffgen.model.TokenDiffusion.evaluate_held_out`.
     ax
-        Where to draw the components; by default a new figure, with the groups below if there are any.
+        Axes for the upper panel; by default a new figure, with the groups below if there are any.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def evaluation_dispersion(
     Raises
     ------
     ValueError
-        If this is not such a table, or it has no intervals.
+        If ``dispersion`` is not such a table, or has no intervals.
 
     Examples
     --------
@@ -53,12 +53,12 @@ def evaluation_dispersion(
     >>> axes = evaluation_dispersion(dispersion(adata[::2], adata[1::2], layer="counts"))
     """
     if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
-        raise ValueError("`dispersion` is not what `metrics.dispersion` returns, with its index and its columns.")
+        raise ValueError("`dispersion` lacks the index or columns of `metrics.dispersion`: pass its result unchanged.")
     table = of_enough_cells(dispersion)
     if table["low"].isna().all():
         raise ValueError(
-            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1, and at least ten "
-            "cells of each side."
+            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1 and at least ten "
+            "cells per side."
         )
     inches = dispersion_inches(table)
     axes = [ax] if ax else dispersion_axes(plt.figure(figsize=inches, layout="constrained"), table)
@@ -67,24 +67,24 @@ def evaluation_dispersion(
 
 
 def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the groups that have intervals, and over all cells."""
+    """Select rows over all cells, and of groups that have intervals."""
     enough = dispersion[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
     return dispersion[enough | (dispersion.index.get_level_values("group") == "overall")]
 
 
 def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
-    """Size of a figure of its own."""
+    """Return the size of a separate figure."""
     return 3.5 + 0.26 * min(len(table.index.unique("component")), 60), sum(_heights(table))
 
 
 def _heights(table: pd.DataFrame) -> list[float]:
-    """Of the components, and of the groups if there are any."""
+    """Return the heights of the component panel, and of the group panel if there are groups."""
     n_rows = len(_rows(table))
     return [3.0, 0.3 + 0.19 * n_rows] if n_rows else [3.0]
 
 
 def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
-    """Empty axes of the components, and of the groups if there are any."""
+    """Create axes of the components, and of the groups if there are any."""
     heights = _heights(table)
     return list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
 
@@ -105,13 +105,13 @@ def draw_dispersion(axes: Sequence[Axes], table: pd.DataFrame) -> None:
 
 
 def _rows(table: pd.DataFrame) -> list[str]:
-    """Groups below the components: none, or all and the labels."""
+    """List the groups of the lower panel: none, or all cells and the labels."""
     known = [str(group) for group in table.index.unique("group") if group != "within"]
     return known if len(known) > 1 else []
 
 
 def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
-    """Generated cells of a group over the band of other real cells, and the genes of the worst components."""
+    """Draw ratios of a group over the band of other real cells, and name the genes of the worst components."""
     at, apart = np.arange(len(rows)), rows["apart"].to_numpy(dtype=bool)
     edges = np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at))
     low, high = (np.repeat(rows[name].to_numpy(), 2) for name in ("other_real_low", "other_real_high"))
@@ -135,7 +135,7 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
 
 
 def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
-    """Heat map of groups by components; dots on those that are apart from other real cells."""
+    """Draw a heat map of groups by components, with dots where generated cells differ from other real cells."""
     order = table.index.unique("component")
     wide = table[["ratio", "low", "high", "apart", "n"]].unstack("component").loc[names]
     ratios, low, high, apart = (wide[name][order].to_numpy() for name in ("ratio", "low", "high", "apart"))

@@ -1,4 +1,4 @@
-"""Cells in a plane: real beside generated ones, and activations of tokens."""
+"""Embeddings of real and generated cells, and token activations on an embedding."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -35,22 +35,22 @@ def evaluation_embedding(
 ) -> list[Axes]:
     """Draw real and generated cells in one UMAP, or on the first two principal components.
 
-    The first panel shows both in random order. With groups, two more show the real and the generated cells by
-    themselves, in the same place, coloured by group; more than eight groups are numbered as well. A picture shows gross
-    errors only; see :func:`scdiffgen.metrics.evaluate`.
+    The first panel shows all cells in random order. With groups, two further panels show real and generated cells
+    separately, coloured by group; more than eight groups are also numbered. An embedding shows gross errors only; for
+    scores use :func:`scdiffgen.metrics.evaluate`.
 
     Parameters
     ----------
     groupby
-        Column of ``obs`` of both.
+        Column of ``obs`` of real and generated cells.
     basis
         ``"umap"`` or ``"pca"``.
     seed
-        Seed of the draws and of the UMAP.
+        Random seed of the subsampling and of the UMAP.
 
     Returns
     -------
-    The axes: both sides, and with groups those of the real and of the generated cells.
+    The axes: one for all cells, and with groups one for real and one for generated cells.
 
     Examples
     --------
@@ -68,13 +68,13 @@ def evaluation_embedding(
 
 
 def group_names(places: pd.DataFrame) -> list[str]:
-    """Groups of embedded cells, sorted; none if they have no groups."""
+    """Return sorted groups of embedded cells; empty without groups."""
     return sorted(places["group"].unique()) if "group" in places else []
 
 
 def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[str]) -> None:
-    """Draw both sides into the first of the axes, and by group into the second and third if there are groups."""
-    places = places.sample(frac=1, random_state=0)  # neither side, nor any group, covers the others
+    """Draw all cells on the first axes, and with groups real and generated cells on the second and third."""
+    places = places.sample(frac=1, random_state=0)  # random order, so that no group covers another
     x, y = places.columns[-2:]
     _scatter(axes[0], places, [groups.SOURCES[source] for source in places["source"]])
     axes[0].set_title("real and generated", fontsize=10)
@@ -111,7 +111,7 @@ def token_embedding(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw the activation of tokens on an embedding of the cells, a panel a token.
+    """Draw token activations on an embedding of the cells, one panel per token.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def token_embedding(
     Raises
     ------
     ValueError
-        If there is no such embedding.
+        If ``adata.obsm`` has no such embedding, or a token is unknown.
 
     Examples
     --------

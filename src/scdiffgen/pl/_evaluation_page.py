@@ -1,4 +1,4 @@
-"""Everything about generated cells on one page."""
+"""All comparisons of generated and real cells on one page."""
 
 import warnings
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from scdiffgen.pl._evaluation_panels import (
 from scdiffgen.pl._figure import Save, Show, finish
 from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
 
-PANELS = {  # those that draw themselves from both sides
+PANELS = {  # panels that need real and generated cells only
     "mean_variance": evaluation_mean_variance,
     "mean_dropout": evaluation_mean_dropout,
     "library_size": evaluation_library_size,
@@ -53,27 +53,27 @@ def evaluation(
     show: Show = None,
     save: Save = None,
 ) -> dict[str, Axes]:
-    """Draw generated beside real cells on one page.
+    """Draw all comparisons of generated and real cells on one page.
 
-    The page has embeddings of both, by group if there are groups; mean and variance, and mean and zeros, of the genes;
-    library sizes; how well classifiers distinguish generated cells; correlations of genes; variances along principal
-    components; and scores by group. Each is a function of its own, with more options: `evaluation_embedding`,
-    `evaluation_mean_variance`, `evaluation_mean_dropout`, `evaluation_library_size`, `evaluation_roc`,
-    `evaluation_gene_correlation`, `evaluation_dispersion`, `evaluation_scores`.
+    The panels are embeddings; mean against variance and dropout of genes; library sizes; ROC curves of classifiers;
+    gene correlations; variances along principal components; and scores by group. Each panel has its own function with
+    more options: `evaluation_embedding`, `evaluation_mean_variance`, `evaluation_mean_dropout`,
+    `evaluation_library_size`, `evaluation_roc`, `evaluation_gene_correlation`, `evaluation_dispersion`,
+    `evaluation_scores`.
 
     Parameters
     ----------
     groupby
-        Column of ``obs`` of all.
+        Column of ``obs`` of all cells.
     scores
-        From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers and components. ``None`` computes the
-        default scores, by forests of 25 trees on at most 500 cells of each group. A dash stands for a missing score.
+        Result of :func:`scdiffgen.metrics.evaluate`, whose classifiers and components are drawn. ``None`` computes the
+        default scores with forests of 25 trees on at most 500 cells per group. Missing scores are shown as a dash.
     seed
-        Seed of everything.
+        Random seed of all panels.
 
     Returns
     -------
-    The axes by what they show: ``"umap"``, ``"pca"``, ``"mean_variance"``, ``"mean_dropout"``, ``"library_size"``,
+    The axes by name: ``"umap"``, ``"pca"``, ``"mean_variance"``, ``"mean_dropout"``, ``"library_size"``,
     ``"roc"``, ``"correlation_real"``, ``"correlation_generated"``, ``"dispersion"``, ``"scores"``; with groups also
     ``"umap_real"``, ``"umap_generated"``, ``"pca_real"``, ``"pca_generated"``, ``"dispersion_groups"``.
 
@@ -88,8 +88,8 @@ def evaluation(
             warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
             scores = score(real, generated, train, groupby)
     if not isinstance(scores, metrics.Evaluation):
-        raise TypeError("`scores` is not what `metrics.evaluate` returns: pass its result, not the `.frame` of it.")
-    relative_scores(scores.frame)  # raises, before anything is drawn, if these are not scores that can be drawn
+        raise TypeError("`scores` is not an `Evaluation`: pass the result of `metrics.evaluate`, not its `.frame`.")
+    relative_scores(scores.frame)  # raises before drawing if the scores cannot be drawn
     places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
     ratios = of_enough_cells(scores.dispersion)
@@ -112,7 +112,7 @@ def evaluation(
 
 
 def _page(names: Sequence[str], dispersion: pd.DataFrame, heatmap: tuple[float, float]) -> dict[str, Axes]:
-    """Empty axes by name, and the legend of the groups."""
+    """Create axes by name, and draw the legend of the groups."""
     blocks = IN_GROUPS if names else ALONE
     below = [dispersion_inches(dispersion), heatmap]
     heights = [3.1 * len(rows) for rows in blocks] + [height for _, height in below]

@@ -1,4 +1,4 @@
-"""Real and generated cells in one plot: mean, variance and zeros of genes, library sizes, and classifiers."""
+"""Panels of real and generated cells: gene means, variances and dropout, library sizes, and ROC curves."""
 
 from collections.abc import Callable, Mapping
 
@@ -25,10 +25,10 @@ STYLES = dict(zip(CLASSIFIERS, ((BLUE, "--"), (VERMILION, "-"), (GREEN, ":")), s
 def evaluation_mean_variance(
     real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
 ) -> Axes:
-    """Draw the variance of the counts of every gene against their mean, in real and in generated cells.
+    """Draw the variance of each gene's counts against its mean, in real and generated cells.
 
-    Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line: generated cells that
-    follow it do not vary as real cells do.
+    Lines are medians over genes of similar mean. The dashed line is the Poisson distribution; generated cells on this
+    line lack the overdispersion of real cells.
 
     Examples
     --------
@@ -44,9 +44,9 @@ def evaluation_mean_variance(
 def evaluation_mean_dropout(
     real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
 ) -> Axes:
-    """Draw the fraction of cells without a gene against its mean count, in real and in generated cells.
+    """Draw the dropout rate of each gene (fraction of zeros) against its mean count, in real and generated cells.
 
-    Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line.
+    Lines are medians over genes of similar mean. The dashed line is the Poisson distribution.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def evaluation_mean_dropout(
 
 
 def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
-    """Points and lines of both sides over the mean; a gene that a side lacks has no place on its logarithmic axis."""
+    """Draw a statistic of genes over their mean; undetected genes have no place on the logarithmic axis."""
     (axis,) = panels(1, 1, INCHES, ax)
     for source, colour in SOURCES.items():
         side = genes[source].query("mean > 0")[["mean", statistic]]
@@ -78,10 +78,10 @@ def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray]
 def evaluation_library_size(
     real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
 ) -> Axes:
-    """Draw the quantiles of the library sizes of generated cells against those of real cells.
+    """Draw a quantile-quantile plot of library sizes of generated against real cells.
 
-    Generated cells with the right library sizes lie on the diagonal. In the band lie 95 of 100 samples of the real
-    population that have as many cells.
+    Generated cells with the right library sizes lie on the diagonal. The band holds 95 % of the samples of as many
+    cells from the real population.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def evaluation_library_size(
 
 
 def number_ticks(axis: Axis, locator: Locator) -> None:
-    """Plain numbers along a logarithmic axis."""
+    """Label a logarithmic axis with plain numbers."""
     axis.set_major_locator(locator)
     axis.set_major_formatter("{x:,g}")
     axis.set_minor_locator(NullLocator())
@@ -111,20 +111,20 @@ def number_ticks(axis: Axis, locator: Locator) -> None:
 
 @shared_docs
 def evaluation_roc(scores: Evaluation, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
-    """Draw the ROC of the classifiers that were trained to distinguish generated cells from real ones.
+    """Draw ROC curves of classifiers that distinguish generated from real cells.
 
-    A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
-    generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are.
+    A line is the mean over five test folds, and its band their range. Generated cells are positives: a curve on the
+    diagonal does not distinguish them from real cells, and a curve near the upper left corner does.
 
     Parameters
     ----------
     scores
-        From :func:`scdiffgen.metrics.evaluate`.
+        Result of :func:`scdiffgen.metrics.evaluate`.
 
     Raises
     ------
     ValueError
-        If the scores hold no classifier.
+        If ``scores`` holds no classifier.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def evaluation_roc(scores: Evaluation, *, ax: Ax = None, show: Show = None, save
 
 
 def draw_roc(axis: Axes, classifiers: Mapping[str, list[FoldScores]]) -> None:
-    """Draw the classifiers that there are, by the name of the metric."""
+    """Draw ROC curves of classifiers by the name of the metric."""
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
     for name, folds in classifiers.items():
         curve = roc_of_folds(folds)

@@ -1,4 +1,4 @@
-"""What figures have in common: panels, axes and colours, and showing and saving them as scanpy does."""
+"""Shared parts of figures: panels, axes, colours, and showing and saving as in scanpy."""
 
 import math
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ NAME_LETTERS = 30  # longer names lose their middle
 
 
 def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None) -> list[Axes]:
-    """Axes in a grid, in a figure of their own; ``ax`` is the one panel, if it is given."""
+    """Create a figure with axes in a grid; a given ``ax`` is the only panel."""
     if ncols < 1:
         raise ValueError(f"`ncols` is {ncols}: pass at least 1.")
     if ax is not None:
         if n_panels != 1:
-            raise ValueError(f"`ax` is one panel, but there are {n_panels} to draw: choose one, or leave it out.")
+            raise ValueError(f"`ax` is one panel, but there are {n_panels} to draw: choose one, or leave out `ax`.")
         return [ax]
     n_columns = min(ncols, n_panels)
     n_rows = math.ceil(n_panels / n_columns)
@@ -43,12 +43,12 @@ def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None
 
 
 def figure_of(drawn: Axes | Sequence[Axes]) -> Figure:
-    """The figure that holds the axes."""
+    """Return the figure of the axes."""
     return cast("Figure", (drawn if isinstance(drawn, Axes) else drawn[0]).figure)
 
 
 def plain(axis: Axes, x: str, y: str) -> None:
-    """Labels and ticks of a plot of numbers."""
+    """Format labels and ticks of a plot of numbers."""
     axis.set_xlabel(x, fontsize=9)
     axis.set_ylabel(y, fontsize=9)
     axis.tick_params(labelsize=8)
@@ -56,7 +56,7 @@ def plain(axis: Axes, x: str, y: str) -> None:
 
 
 def unticked(axis: Axes, x: str, y: str) -> None:
-    """Labels of an embedding, whose numbers mean nothing."""
+    """Label the axes of an embedding, without ticks."""
     axis.set(xticks=[], yticks=[])
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
@@ -73,7 +73,7 @@ def colour_bar(
     location: str | None = None,
     labelsize: int = 7,
 ) -> Colorbar:
-    """A small colour bar beside the axes."""
+    """Add a small colour bar beside the axes."""
     bar = figure_of(ax).colorbar(image, ax=ax, shrink=shrink, aspect=aspect, extend=extend, location=location)
     bar.set_label(label, fontsize=8)
     bar.ax.tick_params(labelsize=labelsize)
@@ -81,7 +81,7 @@ def colour_bar(
 
 
 def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
-    """Save and show a figure as scanpy does, and return its axes; None follows scanpy's settings."""
+    """Save and show a figure as scanpy does, and return its axes; ``None`` follows scanpy's settings."""
     import scanpy as sc
 
     figure = figure_of(drawn).figure  # a subfigure is saved with its figure
@@ -99,7 +99,7 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
 
 
 def _scanpys_path(name: str, save: str | bool) -> Path:
-    """File in scanpy's folder of figures, with its suffix and format; text ends the name, with or without extension."""
+    """Return the path in scanpy's figure folder, with its suffix and format; text is appended to the name."""
     import scanpy as sc
 
     ending, extension = save if isinstance(save, str) else "", f".{sc.settings.file_format_figs}"
@@ -109,12 +109,12 @@ def _scanpys_path(name: str, save: str | bool) -> Path:
 
 
 def _dpi() -> float:
-    """Resolution that the user has set for files (``scanpy.set_figure_params(dpi_save=...)``), at least 150."""
+    """Return the resolution of saved files (``scanpy.set_figure_params(dpi_save=...)``), at least 150."""
     chosen = plt.rcParams["savefig.dpi"]
     return DPI if isinstance(chosen, str) else max(DPI, chosen)
 
 
 def shortened(name: str) -> str:
-    """The name, or its first and last letters if it is long."""
+    """Shorten a long name to its first and last letters."""
     half = (NAME_LETTERS - 1) // 2
     return name if len(name) <= NAME_LETTERS else f"{name[:half]}…{name[-half:]}"

@@ -1,4 +1,4 @@
-"""What real and generated cells, and groups of cells, look like in figures: colours, numbers and legend."""
+"""Style of real cells, generated cells and groups: colours, numbers and legend."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -23,19 +23,19 @@ Colour = str | tuple[float, float, float]
 
 
 def colours(n_groups: int) -> list[Colour]:
-    """Colours of Okabe and Ito; then darker, then lighter ones."""
+    """Return colours of Okabe and Ito, then darker and lighter shades."""
     plain = np.array([to_rgb(colour) for colour in OKABE_ITO])
     shades = np.concatenate([plain, 0.6 * plain, 1 - 0.45 * (1 - plain)])
     return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Whether there are so many groups that colours alone do not distinguish them."""
+    """Test whether groups are too many to distinguish by colour alone."""
     return len(names) > len(OKABE_ITO)
 
 
 def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
-    """Entries of a legend."""
+    """Create legend entries."""
     return [
         Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
         for colour, label in zip(shades, labels, strict=True)
@@ -43,12 +43,12 @@ def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
 
 
 def legend_inches(names: Sequence[str]) -> float:
-    """Width of the legend of groups."""
+    """Compute the width of the legend of groups."""
     return COLUMN_INCHES * -(-len(names) // ROWS)
 
 
 def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
-    """List the groups beside a figure, with their numbers if they are numbered."""
+    """Add a legend of groups beside a figure, with numbers if they are numbered."""
     labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
     figure.legend(
         handles=dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),

@@ -65,22 +65,21 @@ def token_heatmap(
 def evaluation_scores(
     scores: Evaluation | pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
 ) -> Axes:
-    """Draw the scores of generated cells as a heat map of groups (rows) and metrics (columns).
+    """Draw scores of generated cells as a heat map of groups (rows) and metrics (columns).
 
-    The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
-    control: light is as good as real cells, dark as bad as cells without a model. Grey scores have no such place: the
-    metric does not distinguish the negative control from real cells, often for want of cells. Arrows say where a metric
-    is best, brackets how many cells were compared.
+    Numbers are scores. Colours place them between other real cells (the ceiling, light) and the worse negative control
+    (dark). A score is grey if the metric does not distinguish the negative control from real cells, often because there
+    are too few cells. Arrows show where a metric is best, and brackets the number of compared cells.
 
     Parameters
     ----------
     scores
-        From :func:`scdiffgen.metrics.evaluate`, or its ``.frame``.
+        Result of :func:`scdiffgen.metrics.evaluate`, or its ``.frame``.
 
     Raises
     ------
     ValueError
-        If these are not the scores of `evaluate`, with the real-versus-real ceiling, a negative control and intervals.
+        If ``scores`` lacks the real-versus-real ceiling, a negative control or intervals.
 
     Examples
     --------
@@ -112,19 +111,19 @@ def evaluation_scores(
 
 
 def scores_inches(scores: pd.DataFrame) -> tuple[float, float]:
-    """Size of the heat map with its labels."""
+    """Compute the size of the heat map with its labels."""
     groups, names = _group_labels(scores), _metric_labels(scores)
     width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
     return width, 1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
 
 
 def _group_labels(scores: pd.DataFrame) -> list[str]:
-    """Groups with the cells that were compared."""
+    """Label groups with the number of compared cells."""
     return [f"{group} ({n:.0f})" for group, n in scores["n"].xs("generated", level="source").items()]
 
 
 def _metric_labels(scores: pd.DataFrame) -> list[str]:
-    """Metrics with where they are best."""
+    """Label metrics with the direction in which they are best."""
     best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
     arrows = [{"lower": "↓", "higher": "↑"}.get(scores.attrs["direction"][name], f"→ {best[name]}") for name in best]
     return [f"{name} {arrow}" for name, arrow in zip(best, arrows, strict=True)]
@@ -141,18 +140,18 @@ def evaluation_gene_correlation(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw the correlations of genes in real cells beside those in generated cells.
+    """Draw gene-gene correlations in real cells beside those in generated cells.
 
-    Genes are those of log-normalised expression that vary most in the real cells, in one order, which puts genes side
-    by side that correlate in the real cells. Blocks that are there on the left and not on the right are programmes that
-    were not learned.
+    Genes are those with the largest variance of log-normalised expression in real cells, ordered by hierarchical
+    clustering of their correlations in real cells. Blocks on the left that are absent on the right are gene programs
+    that were not learned.
 
     Parameters
     ----------
     n_genes
-        Number of genes; up to 40 are named.
+        Number of genes; at most 40 are named.
     gene_symbols
-        Column of ``real.var`` with the names to show, as in scanpy; by default those in ``.var_names``.
+        Column of ``real.var`` with gene symbols, as in scanpy; by default ``.var_names``.
 
     Returns
     -------
@@ -173,7 +172,7 @@ def evaluation_gene_correlation(
 def draw_correlations(
     axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Sequence[str] | None = None
 ) -> None:
-    """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
+    """Draw both matrices in the order of the real one, on one scale up to the 98 % quantile of correlations."""
     order = _leaf_order(correlations[0].to_numpy())
     strengths = np.abs([matrix.to_numpy()[~np.eye(len(order), dtype=bool)] for matrix in correlations])
     limit = float(np.quantile(strengths, 0.98)) or 1.0
@@ -189,7 +188,7 @@ def draw_correlations(
 
 
 def _leaf_order(correlations: np.ndarray) -> np.ndarray:
-    """An order that puts genes side by side that correlate: leaves of average linkage."""
+    """Order genes by the leaves of average-linkage clustering."""
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     if len(correlations) < 3:

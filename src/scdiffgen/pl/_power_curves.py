@@ -23,16 +23,16 @@ def power(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw power against donors or cells, a line a fold change (decreases dashed) with its interval; dotted is 0.8.
+    """Draw power against donors or cells, one line per fold change (decreases dashed) with its interval.
 
     Parameters
     ----------
     table
-        From :func:`scdiffgen.tl.power`.
+        Result of :func:`scdiffgen.tl.power`.
     x
-        Number on the axis; the other has a panel for each of its values.
+        Column on the axis; each value of the other column has a panel. The dotted line is a power of 0.8.
     stratum
-        Stratum of expression.
+        Stratum of expression: ``"all"``, ``"low"``, ``"middle"`` or ``"high"``.
 
     Raises
     ------

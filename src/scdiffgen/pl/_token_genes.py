@@ -1,4 +1,4 @@
-"""Genes of tokens: their loadings, and what the tokens add to one gene of one cell."""
+"""Genes of tokens: loadings, and contributions to one gene of one cell."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -29,18 +29,18 @@ def token_loadings(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw the genes that follow each token most, up or down, a panel a token, and how stable it is.
+    """Draw the genes with the largest loadings of each token, one panel per token.
 
-    A bar is the loading of :meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`, which also defines the stability:
-    how well the token is found again in half of the training cells. A token that shares at least half of these genes
-    with another one names that token.
+    Bars are loadings. The axis label shows the stability of the token: its reproducibility in half of the training
+    cells (:meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`). If a token shares at least half of these genes
+    with another token, the label names the other token.
 
     Parameters
     ----------
     {stored}
     n_genes
-        Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
-        more than 30 letters lose their middle.
+        Number of genes per token. Genes with the largest absolute loadings are drawn, the most positive first. Names
+        longer than 30 letters are shortened in the middle.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def token_loadings(
 
 
 def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
-    """A line with the token that shares most genes, if these are at least half of them; empty otherwise."""
+    """Name the token that shares most genes, if it shares at least half; empty otherwise."""
     shared = [(len(np.intersect1d(genes[token], genes[name])), name) for name in genes if name != token]
     n_shared, other = max(shared, key=lambda count: count[0], default=(0, token))
     n_genes = len(genes[token])
@@ -76,7 +76,7 @@ def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
 
 
 def _bare(axis: Axes) -> None:
-    """Ticks and frame of horizontal bars."""
+    """Format ticks and frame of horizontal bars."""
     axis.tick_params(axis="x", labelsize=8)
     axis.tick_params(axis="y", length=0)
     axis.spines[["top", "right"]].set_visible(False)
@@ -94,18 +94,18 @@ def token_contributions(
     show: Show = None,
     save: Save = None,
 ) -> Axes:
-    """Draw how the tokens take one gene from the average cell to one cell, as a waterfall.
+    """Draw token contributions to one gene of one cell as a waterfall, from the average cell to this cell.
 
     Parameters
     ----------
     contributions
-        From :meth:`scdiffgen.model.TokenDiffusion.get_token_contributions`.
+        Result of :meth:`scdiffgen.model.TokenDiffusion.get_token_contributions`.
     cell
         Name of the cell.
     gene
-        Name of the gene, as in ``gene_symbols`` if it is given.
+        Name of the gene, as in ``gene_symbols`` if given.
     n_terms
-        Terms to draw, those that add most; the others are drawn as one.
+        Number of terms to draw, those with the largest contributions; the sum of other terms is drawn as one.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def token_contributions(
     (axis,) = panels(1, 1, (3.2 + 0.07 * max(map(len, rows.index)), 0.9 + 0.24 * len(rows)), ax)
     ends = rows.cumsum().to_numpy(copy=True)
     starts = np.append(0, ends[:-1])
-    starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps
+    starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, all other rows are steps
     ends[-1] = ends[-2]
     colours = [TOTAL, *(UP if added >= 0 else DOWN for added in rows.iloc[1:-1]), TOTAL]
     positions = np.arange(len(rows))
@@ -138,9 +138,9 @@ def token_contributions(
 
 
 def _terms(contributions: AnnData, cell: str, gene: str, genes: pd.Index, n_terms: int) -> pd.Series:
-    """Rows of the waterfall: the baseline, what is added, and 0 for the total, which is their sum."""
+    """Return the rows of the waterfall: the baseline, the contributions, and 0 for the total."""
     if cell not in contributions.obs_names:
-        raise ValueError(f"`cell` is {cell!r}, which is not in `contributions.obs_names`.")
+        raise ValueError(f"`cell` is {cell!r}, which is not in `contributions.obs_names`: choose from them.")
     if gene not in genes:
         raise ValueError(f"`gene` is {gene!r}, which is not among the genes of `contributions` ({genes[0]!r}, ...).")
     place = contributions.obs_names.get_loc(cell), int(np.argmax(genes == gene))

@@ -1,4 +1,4 @@
-"""A contract test for model classes: what users may rely on, whatever the network and the process."""
+"""Contract test of model classes, independent of network and process."""
 
 from ._check_model import CHECKS, check_model
 

@@ -1,4 +1,4 @@
-"""The contract between a model and its users, as a test."""
+"""Contract test of model classes."""
 
 import tempfile
 import warnings
@@ -197,25 +197,25 @@ def check_model(
     checks: Sequence[str] = CHECKS,
     n_examples: int = 10,
 ) -> None:
-    """Check that a model class keeps the contract of the package, in the manner of scikit-learn's ``check_estimator``.
+    """Test that a model class keeps the contract of the package, like scikit-learn's ``check_estimator``.
 
-    For tests of subclasses of :class:`~scdiffgen.model.TokenDiffusion` and of diffusion processes. Models of a few
-    cells are trained for two epochs on the CPU, which takes seconds. The checks:
+    Use it to test subclasses of :class:`~scdiffgen.model.TokenDiffusion` and diffusion processes. Models of a few cells
+    are trained for two epochs on the CPU, which takes seconds. The checks:
 
-    - ``registry``: setup and training change no cells; two models of one AnnData share its manager and nothing else.
-    - ``saving``: a loaded model generates and reads the same, with its cells, others or none; other genes are refused.
-    - ``query``: a query model starts as its reference, which its training does not change.
+    - ``registry``: setup and training do not change cells; two models of one AnnData share only its manager.
+    - ``saving``: a loaded model gives equal results with its cells, other cells or none; other genes are refused.
+    - ``query``: a query model starts with the weights of its reference, which its training does not change.
     - ``rows``: results for ``indices`` are those rows of the full result, in any order and minibatch.
-    - ``forms``: counts in dense and sparse matrices, of integers and floats, views, files on disk and labels in any
-      order are read alike; fractions and unknown labels are refused.
-    - ``seeds``: one seed generates the same cells, another one others, and global randomness is left alone.
+    - ``forms``: dense and sparse matrices, integers and floats, views, files on disk, and labels in any order give
+      equal results; fractions and unknown labels are refused.
+    - ``seeds``: equal seeds generate equal cells, other seeds other cells, and the global random state is unchanged.
     - ``untrained``: methods raise RuntimeError before training.
-    - ``calls``: answers depend on no earlier call but ``train``, in sequences of calls that hypothesis draws.
+    - ``calls``: results do not depend on earlier calls except ``train``, in call sequences drawn by hypothesis.
 
     Parameters
     ----------
     cls
-        The class.
+        The model class.
     cells
         At least ten cells, with counts in ``.X``; by default 24 cells of :func:`scdiffgen.datasets.simulate`.
     setup
@@ -223,18 +223,18 @@ def check_model(
     options
         Arguments of the constructor, such as ``process``.
     checks
-        Names of checks, by default all (``scdiffgen.testing.CHECKS``).
+        Names of checks to run; by default all (``scdiffgen.testing.CHECKS``).
     n_examples
-        Sequences of calls that ``calls`` tries; the same ones each time.
+        Number of call sequences for ``calls``; they are the same each time.
 
     Raises
     ------
     AssertionError
-        If a check fails: what was expected, what was found, and what to do about it.
+        If a check fails; the error states the expected and the found result, and the remedy.
     ValueError
-        If there is no check of a name.
+        If a check is unknown.
     ImportError
-        If hypothesis, which ``calls`` needs, is not installed.
+        If ``calls`` is requested and hypothesis is not installed.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Tokens of a model (genes, annotations and gene sets of each, loss without it), and simulated experiments.
+"""Interpret tokens (genes, annotations, gene sets, ablation), and simulate experiments.
 
-Functions of tokens read what :meth:`~scdiffgen.model.TokenDiffusion.write_back` stored in an AnnData, or data frames.
+Functions of tokens read the results that :meth:`~scdiffgen.model.TokenDiffusion.write_back` stored in an AnnData.
 """
 
 from scdiffgen.tl._ablation import ablate_token

@@ -1,4 +1,4 @@
-"""What a token is needed for: cells generated with it and without."""
+"""Token ablation: compare cells generated with and without a token."""
 
 from __future__ import annotations
 
@@ -34,34 +34,33 @@ def ablate_token(
     n_steps: int = 32,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Generate cells with a token and without it: which genes change, in which groups of cells.
+    """Ablate a token: compare gene expression of cells generated with and without the token.
 
-    Samples matched to measured cells are generated twice, with the same conditions, library sizes and seed: by the
-    model, and by the model in which the token is held.
+    Matched samples are generated twice with the same conditions, library sizes and seed: by the model, and by the model
+    with the token fixed (:meth:`~scdiffgen.model.TokenDiffusion.hold_tokens`).
 
     Parameters
     ----------
     model
-        The model.
+        A trained model.
     token
         Name of the token.
     adata
-        Cells to match, registered as those the model was made with.
+        Cells to match, with the registered columns and genes of the model.
     groupby
-        Column of ``adata.obs``.
+        Column of ``adata.obs`` with the groups of cells to compare within.
     level
-        Activation at which the token is held, in standard deviations; 0 is the mean of the training cells. The mean
-        activation of control cells shows what treated cells are without this token's response.
+        Activation at which the token is fixed, in standard deviations from the mean of the training cells. The mean
+        activation of control cells shows treated cells without the response of this token.
     max_cells
-        Cells of each group to take, evenly spread.
+        Maximum number of cells per group, evenly spread.
 
     Returns
     -------
-    A row for each group and gene, in each group from the clearest change on: ``group``, ``gene``, ``mean`` and
-    ``mean_without`` (molecules per 10,000), ``log2_fold_change`` of the second over the first, with 0.1 added to both;
-    ``score`` (t statistic of the matched pairs, ``log1p`` of molecules per 10,000) and ``fdr`` (Benjamini-Hochberg,
-    over the genes of a group), which say whether the change stands out of the chance in drawing molecules. Rare genes
-    may have large fold changes by chance alone, so choose by ``fdr``.
+    One row per group and gene, sorted by ``score`` within groups: ``group``, ``gene``, ``mean`` and ``mean_without``
+    (molecules per 10,000), ``log2_fold_change`` (without over with, pseudocount 0.1), ``score`` (paired t statistic of
+    ``log1p`` of molecules per 10,000) and ``fdr`` (Benjamini-Hochberg over the genes of a group). Rare genes may have
+    large fold changes by sampling noise alone, so select genes by ``fdr``.
 
     Examples
     --------
@@ -87,10 +86,10 @@ def ablate_token(
 
 
 def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
-    """Rows of one group of matched samples ``(cells, genes)``."""
+    """Tabulate the changes of one group of matched samples ``(cells, genes)``."""
     mean, mean_without = (TARGET_SUM * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of one cell, and of genes that change alike in all cells
+        warnings.simplefilter("ignore", RuntimeWarning)  # for one cell, and for genes with constant changes
         test = stats.ttest_rel(log_normalise(without), log_normalise(counts))
     p_values = np.nan_to_num(test.pvalue, nan=1.0)
     table = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Tests of the treated against the control arm: p-values by gene, NaN for genes with too few molecules."""
+"""Differential expression tests of treated against control arm: p-values by gene, NaN for too few molecules."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from scdiffgen._log_normalise import log_normalise
 
 
 def pseudobulk_test(adata: AnnData) -> pd.Series:
-    """Moderated t test of log CPM of donors, paired if the experiment is."""
+    """Compute the moderated t test of log CPM of donors, paired if the experiment is."""
     expression = log_pseudobulks(adata)
     before, after = expression.loc["control"], expression.loc["treated"]
     if adata.uns["simulation"]["paired"]:
@@ -25,10 +25,10 @@ def pseudobulk_test(adata: AnnData) -> pd.Series:
 
 
 def log_pseudobulks(adata: AnnData, least: int = 10) -> pd.DataFrame:
-    """Log2 CPM :cite:p:`law2014voom` of arms and donors, of the genes with so many molecules or more.
+    """Compute log2 CPM :cite:p:`law2014voom` of samples, for genes with at least ``least`` molecules.
 
-    Library sizes are scaled by median ratios :cite:p:`anders2010differential` of genes with so many molecules a sample,
-    so that few large changes do not shift the others.
+    Library sizes are scaled by median ratios :cite:p:`anders2010differential` over genes with at least ``least``
+    molecules per sample, so that a few large changes do not shift other genes.
     """
     groups = adata.obs.groupby(["arm", "donor"], observed=True).indices
     counts = np.stack([np.asarray(adata.X[rows].sum(0), dtype=np.float64).ravel() for rows in groups.values()]) + 0.5
@@ -42,20 +42,20 @@ def log_pseudobulks(adata: AnnData, least: int = 10) -> pd.DataFrame:
 
 
 def moderated_variances(variance: np.ndarray, df: int, mean: np.ndarray) -> tuple[np.ndarray, float]:
-    """Variances ``(genes,)`` shrunk to a cubic trend over the means, by empirical Bayes :cite:p:`smyth2004linear`."""
+    """Shrink variances ``(genes,)`` to a cubic trend over means by empirical Bayes :cite:p:`smyth2004linear`."""
     variance, degree = np.maximum(variance, 1e-5 * np.median(variance)), min(3, len(variance) // 20)
     log_variance = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
     trend = np.polynomial.Polynomial.fit(mean, log_variance, degree)(mean)
     excess = np.square(log_variance - trend).sum() / max(len(mean) - degree - 1, 1) - special.polygamma(1, df / 2)
     if excess < 1e-6:
-        return np.exp(trend), 1e9  # variances differ by chance alone
+        return np.exp(trend), 1e9  # variances differ by sampling noise alone
     half = np.exp(optimize.brentq(lambda log_half: special.polygamma(1, np.exp(log_half)) - excess, -20, 20))
     prior = np.exp(trend + special.digamma(half) - np.log(half))
     return (2 * half * prior + df * variance) / (2 * half + df), 2 * half + df
 
 
 def cell_test(adata: AnnData) -> pd.Series:
-    """Wilcoxon rank-sum test of cells, as if all were independent, by scanpy."""
+    """Compute scanpy's Wilcoxon rank-sum test of cells, which treats cells as independent."""
     import scanpy as sc
 
     cells = AnnData(log_normalise(adata.X), obs=adata.obs[["arm"]], var=adata.var[[]])

@@ -1,4 +1,4 @@
-"""Which annotations of the cells the tokens follow."""
+"""Associations of token activations with annotations of cells."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,37 +13,37 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, token_activation
 
 Association = tuple[str | None, str, np.ndarray, np.ndarray]
-"""Level, statistic, values and p-values ``(tokens,)``: one annotation, or one of its levels, against all tokens."""
+"""Level, statistic, values and p-values ``(tokens,)`` of one annotation, or one of its levels."""
 
 
 @shared_docs
 def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFrame:
-    r"""Measure how each token's activation follows annotations of the cells.
+    r"""Test the association of token activations with annotations of the cells.
 
-    - A column of categories or truth values gives :math:`\eta^2`, the share of the activation's variance that lies
-      between the categories, with the F test of a one-way analysis of variance; and for each category the area under
-      the ROC curve, AUC, of its cells against all others, with the two-sided Mann-Whitney test: 1 if the token is more
-      active in all of its cells, 0 if less active in all, 0.5 if there is no difference.
-    - A column of numbers gives Spearman's rank correlation, ``rho``.
+    - For categories or booleans: :math:`\eta^2`, the share of the activation's variance between the categories, with
+      the F test of a one-way analysis of variance; and for each category the area under the ROC curve (AUC) of its
+      cells against all other cells, with the two-sided Mann-Whitney test. The AUC is 1 if the token is more active in
+      all cells of the category, 0 if less active in all, and 0.5 without a difference.
+    - For numbers: Spearman's rank correlation, ``rho``.
 
-    The tests take cells for independent, which those of one donor or batch are not: with thousands of cells nearly
-    everything is significant, so compare tokens by the value. ``fdr`` is of Benjamini and Hochberg, over the table.
+    The tests treat cells as independent, although cells of one donor or batch are not. With thousands of cells nearly
+    every association is significant, so compare tokens by ``value``. ``fdr`` is Benjamini-Hochberg over the table.
 
     Parameters
     ----------
     {stored}
     keys
-        Columns of ``adata.obs``. Cells without a value are left out, column by column.
+        Columns of ``adata.obs``. Cells without a value are excluded per column.
 
     Returns
     -------
-    A row for each token, key and statistic: ``token``, ``key``, ``level`` (the category of an AUC, else ``None``),
+    One row per token, key and statistic: ``token``, ``key``, ``level`` (the category of an AUC, else ``None``),
     ``statistic`` (``"eta_squared"``, ``"auc"`` or ``"rho"``), ``value``, ``p_value``, ``fdr``.
 
     Raises
     ------
     ValueError
-        If a column is missing, or has fewer than two values that differ.
+        If a column is missing or has fewer than two distinct values.
 
     Examples
     --------
@@ -59,9 +59,9 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
         column = annotation_column(adata, key)
         present = column.notna().to_numpy()
         if column[present].nunique() < 2:
-            raise ValueError(f"`keys` names {key!r}, which does not differ between the cells: choose another column.")
+            raise ValueError(f"`keys` names {key!r}, which has the same value in all cells: choose another column.")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of a token that is the same in all cells: it has NaN
+            warnings.simplefilter("ignore", RuntimeWarning)  # a token with constant activation has NaN
             tests = list(_associate(activation[present].to_numpy(np.float64), column[present]))
         for level, statistic, values, p_values in tests:
             table = pd.DataFrame({"token": activation.columns, "key": key, "level": level, "statistic": statistic})
@@ -72,7 +72,7 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
 
 
 def _associate(activation: np.ndarray, column: pd.Series) -> Iterator[Association]:
-    """Association with one annotation; activation ``(cells, tokens)``."""
+    """Test associations of activations ``(cells, tokens)`` with one annotation."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         tests = [stats.spearmanr(token, column) for token in activation.T]
         yield None, "rho", np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests])
@@ -84,7 +84,7 @@ def _associate(activation: np.ndarray, column: pd.Series) -> Iterator[Associatio
 
 
 def _eta_squared(activation: np.ndarray, codes: np.ndarray) -> Association:
-    """Share of the variance that lies between the groups, from the F test."""
+    """Compute the share of variance between groups from the F test."""
     between, within = codes.max(), len(codes) - codes.max() - 1
     test = stats.f_oneway(*(activation[codes == code] for code in range(between + 1)), axis=0)
     with np.errstate(divide="ignore"):
@@ -92,6 +92,6 @@ def _eta_squared(activation: np.ndarray, codes: np.ndarray) -> Association:
 
 
 def _auc(activation: np.ndarray, inside: np.ndarray, level: str) -> Association:
-    """Chance that a cell inside is more active than one outside, ties counting half."""
+    """Compute the AUC of cells inside against cells outside; ties count half."""
     test = stats.mannwhitneyu(activation[inside], activation[~inside], axis=0)
     return level, "auc", test.statistic / (inside.sum() * (~inside).sum()), test.pvalue

@@ -1,4 +1,4 @@
-"""Simulated experiments with a known truth: cells of a model, with changes planted by binomial thinning."""
+"""Simulated experiments with known truth: generated cells with changes planted by binomial thinning."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def simulate_experiment(
     seed: int = 0,
     silent: bool = False,
 ) -> AnnData:
-    r"""Simulate control and treated donors whose differences are planted, and therefore known.
+    r"""Simulate an experiment of control and treated donors with planted, hence known, differences.
 
     The model generates the cells of both arms from one distribution, with :math:`F` times their library sizes. Binomial
     thinning :cite:p:`gerard2020seqgendiff` keeps each molecule of gene :math:`g` in sample :math:`s` with probability
@@ -66,50 +66,50 @@ def simulate_experiment(
     Parameters
     ----------
     model
-        A model of one AnnData.
+        A trained model of one AnnData.
     log2_fold_change
-        Planted :math:`\beta` by gene. A token as name plants what the token does to all genes
+        Planted log2 fold changes :math:`\beta` by gene. The name of a token plants its effect on all genes
         (``model.get_token_loadings(method="readout")``), scaled to this largest absolute change. Changes add up.
     conditions
-        Value of each condition that all cells share; the model draws the others.
+        Values of conditions that all cells share; the model draws other conditions.
     n_donors, n_cells
-        Donors of each arm, and cells of each donor and arm.
+        Number of donors per arm, and of cells per donor and arm.
     paired
         Whether the same donors are in both arms.
     label_key
         Registered condition of the cell types, for ``in_labels`` and ``shares``.
     in_labels
-        Cell type or types whose genes change, by default all.
+        Cell type or types whose genes change; by default all cell types.
     shares, treated_shares
         Shares of the cell types in each arm, such as ``adata.obs["cell_type"].value_counts(normalize=True)``; by
         default those of the training cells, and in the treated arm those of the control arm.
     depth
         Ratio :math:`d` of the library sizes, treated to control.
     donor_key
-        Registered condition of the donors: donors of the training cells, which differ as the model has learned, are
-        drawn without replacement; then choose ``donor_sd=0``. By default donors differ by ``donor_sd`` alone.
+        Registered condition of the donors. Donors of the training cells, with their learned differences, are drawn
+        without replacement; then pass ``donor_sd=0``. By default donors differ by ``donor_sd`` alone.
     donor_sd, sample_sd, share_sd
         Standard deviations, in natural logarithms, of the effects :math:`u` of each donor and :math:`v` of each sample
-        (donor and arm) on each gene, and of each donor on ``shares``, which then sum to 1 again. Effects are normal,
-        cut at two standard deviations to bound :math:`F`. Defaults are near those of monocytes of eight donors
-        :cite:p:`kang2018multiplexed`, measured in the study of power in the documentation.
+        (donor and arm) on each gene, and of each donor on ``shares``, which are renormalised. Effects are normal,
+        truncated at two standard deviations to bound :math:`F`. Defaults are near those of monocytes of eight donors
+        :cite:p:`kang2018multiplexed`, estimated in the study of power in the documentation.
 
     Returns
     -------
-    Integer counts (CSR) in ``.X``; in ``.obs`` the ``arm`` (``"control"`` or ``"treated"``), ``donor`` and generated
-    conditions (a condition called ``arm`` or ``donor`` as ``generated_arm`` or ``generated_donor``). The truth is in
+    Cells with integer counts (CSR) in ``.X``; in ``.obs`` the ``arm`` (``"control"`` or ``"treated"``), ``donor`` and
+    conditions (conditions called ``arm`` or ``donor`` get the prefix ``generated_``). The truth is stored in
 
     - ``.var["log2_fold_change"]``: the planted :math:`\beta`
-    - ``.var["log2_fold_change_normalised"]``: expected change of pseudobulks of the cells in ``in_labels`` after
-      normalisation by library size, by the expression of these cells before thinning
+    - ``.var["log2_fold_change_normalised"]``: expected log2 fold change of pseudobulks of the cells in ``in_labels``
+      after normalisation by library size, computed from the expression of these cells before thinning
     - ``.varm["sample_effects"]``: :math:`u + v`, (genes, samples)
-    - ``.uns["simulation"]``: the settings; ``library_factor``, :math:`F`; ``samples``, the arm and donor of each; if
+    - ``.uns["simulation"]``: the settings; ``library_factor``, :math:`F`; ``samples``, their arm and donor; if
       given, ``shares``, (samples, labels), and ``labels``
 
     Raises
     ------
     ValueError
-        If a name is unknown, a number is out of range, training cells have too few donors, or :math:`F > 10`.
+        If a name is unknown, a number is out of range, the training cells have too few donors, or :math:`F > 10`.
 
     Examples
     --------
@@ -179,10 +179,10 @@ def _depth_corrections(
     n_cells: int = 1000,
     **options: Any,
 ) -> np.ndarray:
-    """Logarithms ``(genes,)`` of what thinning keeps of deep cells, so that the means of usual cells remain; at most 0.
+    """Estimate log retention rates ``(genes,)`` of deep cells that restore the means of cells of usual size; at most 0.
 
-    The model extrapolates to deep cells, in which few genes dominate less. The ratio of both means is estimated from
-    cells of the same conditions, and shrunk to 1 by empirical Bayes, as low counts make it noisy.
+    The model extrapolates to deep cells, in which dominant genes have lower shares. The ratio of both means is
+    estimated from cells with the same conditions, and shrunk to 1 by empirical Bayes, as low counts make it noisy.
     """
     if factor == 1:
         return np.zeros(deep.n_vars)
@@ -197,7 +197,7 @@ def _depth_corrections(
 
 
 def planted_changes(model: TokenDiffusion, genes: pd.Index, given: Changes) -> np.ndarray:
-    """Log2 fold changes ``(genes,)`` from those by gene or token."""
+    """Convert log2 fold changes by gene or token to ``(genes,)``."""
     changes = pd.Series({} if given is None else given, dtype=np.float64)
     raise_if_not_unique(changes.index, "The names in `log2_fold_change`", "Give each gene or token once.")
     if not np.isfinite(changes).all():
@@ -215,13 +215,13 @@ def planted_changes(model: TokenDiffusion, genes: pd.Index, given: Changes) -> n
 
 
 def _bounded_normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Normal draws that are cut at two standard deviations, then scaled to variance 1."""
+    """Draw normal numbers truncated at two standard deviations and scaled to variance 1."""
     law = stats.truncnorm(-2, 2)
     return law.rvs(shape, random_state=rng) / law.std()
 
 
 def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Conditions of all cells; raise if they name what differs, a number is out of range, or an argument is missing."""
+    """Return shared conditions; raise if they conflict with other arguments, or a number or argument is invalid."""
     for name, least in {"n_donors": 1, "n_cells": 1, "seed": 0}.items():
         check_whole_number(name, settings.get(name), at_least=least)
     for name in ("depth", "donor_sd", "sample_sd", "share_sd"):
@@ -237,7 +237,7 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
         raise ValueError("`treated_shares` are given without `shares`, those of the control arm: pass both.")
     if not (conditions is None or isinstance(conditions, Mapping)):
         raise TypeError(
-            f"`conditions` is of type {type(conditions).__name__}: pass a mapping, of one value a condition."
+            f"`conditions` is of type {type(conditions).__name__}: pass a mapping with one value per condition."
         )
     for name in ["donor_key"] + ["label_key"] * ("shares" in used):
         if settings.get(name) in (conditions or {}):
@@ -248,27 +248,27 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
 def _donors(
     model: TokenDiffusion, given: dict, key: str | None, n: int, rng: np.random.Generator, n_drawn: int = 10_000
 ) -> list[Any]:
-    """Names of the donors: new ones, or categories of a condition that training cells have."""
+    """Return donor names: new ones, or categories of a condition in the training cells."""
     if key is None:
         return [f"donor_{i}" for i in range(1, n + 1)]
     found = _column(model.draw_conditions(given, n_drawn), key, "donor_key").dropna().unique().tolist()
     if len(found) < n:
         raise ValueError(
-            f"`donor_key` is {key!r}, of which training cells have {counted(len(found), 'category', 'categories')}, "
-            f"and {n} donors are needed: lower `n_donors`, or leave out `donor_key`; then `donor_sd` makes them differ."
+            f"`donor_key` is {key!r}, with {counted(len(found), 'category', 'categories')} in the training cells, but "
+            f"{n} donors are needed: lower `n_donors`, or leave out `donor_key`, so that donors differ by `donor_sd`."
         )
     return [sorted(found, key=str)[i] for i in rng.permutation(len(found))[:n]]
 
 
 def _column(drawn: pd.DataFrame, key: str | None, argument: str) -> pd.Series:
-    """Column of drawn conditions; raise if it is none."""
+    """Return a column of drawn conditions; raise if there is none."""
     if key not in drawn:
         raise ValueError(f"`{argument}`: {unknown_name('registered condition', key, list(drawn))}")
     return drawn[key].astype(object)
 
 
 def _shares_by_arm(control: Any, treated: Any) -> pd.DataFrame:
-    """Shares ``(arms, labels)`` that sum to 1."""
+    """Normalise shares ``(arms, labels)`` to sum to 1."""
     given = {ARMS[0]: dict(control), ARMS[1]: dict(control if treated is None else treated)}
     table = pd.DataFrame(given).T.fillna(0.0).astype(np.float64)
     if not np.isfinite(table).all(axis=None) or (table < 0).any(axis=None) or (table.sum(axis=1) <= 0).any():
@@ -277,7 +277,7 @@ def _shares_by_arm(control: Any, treated: Any) -> pd.DataFrame:
 
 
 def _responds(drawn: pd.DataFrame, label_key: str | None, in_labels: str | Sequence[str] | None) -> np.ndarray:
-    """Which cells are of the labels whose genes change ``(cells,)``."""
+    """Select cells of the labels whose genes change ``(cells,)``."""
     if in_labels is None:
         return np.ones(len(drawn), dtype=bool)
     labels, chosen = _column(drawn, label_key, "label_key"), as_names(in_labels)
@@ -290,7 +290,7 @@ def _responds(drawn: pd.DataFrame, label_key: str | None, in_labels: str | Seque
 def _library_factor(
     log_factors: np.ndarray, change: np.ndarray, treated: np.ndarray, genes: np.ndarray, largest: float = 10.0
 ) -> float:
-    """How many times deeper cells are generated, so that thinning makes every change."""
+    """Compute the factor of library sizes with which thinning can produce every change."""
     highest = (log_factors + np.maximum(change, 0) * treated[:, None]).max(0)
     if np.exp(highest.max()) > largest:
         raise ValueError(

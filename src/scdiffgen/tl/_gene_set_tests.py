@@ -1,4 +1,4 @@
-"""Gene sets whose genes a token moves together, from wherever a user has the sets."""
+"""Gene set enrichment of token loadings."""
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -31,38 +31,38 @@ def enrich_tokens(
     max_genes: int = 500,
     n_top_genes: int = 5,
 ) -> pd.DataFrame:
-    """Test which gene sets have larger loadings than other genes, token by token.
+    """Test the enrichment of gene sets in the loadings of each token.
 
-    A linear model of the loadings on the membership in the set, over all genes of the model: its t statistic is the
-    score (``ulm`` of decoupler, :cite:p:`badiaimompel2022decoupler`). The genes of the model are the background.
+    The score is the t statistic of a univariate linear model of the loadings on the membership in the set (``ulm`` of
+    decoupler, :cite:p:`badiaimompel2022decoupler`). The genes of the model are the background.
 
-    Needs the extra ``enrichment``.
+    Install the extra ``enrichment``: ``pip install 'scdiffgen[enrichment]'``.
 
     Parameters
     ----------
     {loadings}
     gene_sets
-        A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and perhaps
-        ``weight``, such as ``decoupler.op.hallmark()``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets
-        that need no download. Genes are compared ignoring case, so that human sets serve for mouse genes.
+        A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and optionally
+        ``weight``, such as ``decoupler.op.hallmark()``; the path of a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human
+        sets without a download. Gene names are compared ignoring case, so human sets also match mouse genes.
     min_genes, max_genes
-        Sets with fewer or more genes in the model are left out.
+        Minimum and maximum number of genes of a set in the model.
     n_top_genes
-        Number of genes to name: those of the set with the largest loadings on the side of the score.
+        Number of genes in ``top_genes``: genes of the set with the largest loadings in the direction of the score.
 
     Returns
     -------
-    A row for each token and set, the tokens in order, the most significant first: ``token``, ``gene_set``, ``score``
-    (positive: the genes rise with the activation), ``fdr`` (Benjamini-Hochberg over the sets of a token), ``n_genes``
-    of the set in the model, ``top_genes``.
+    One row per token and set, sorted by token and significance: ``token``, ``gene_set``, ``score`` (positive if
+    expression of the genes increases with the activation), ``fdr`` (Benjamini-Hochberg over the sets of a token),
+    ``n_genes`` of the set in the model, and ``top_genes``.
 
     Raises
     ------
     ImportError
         If decoupler, or for the shipped sets blitzgsea, is not installed.
     ValueError
-        If the sets have no genes of the model (the message shows names of both, and the column of ``.var`` that has
-        those of the sets, if there is one), none has a number within the limits, or no token contributes anything.
+        If the sets have no genes of the model (the error suggests a column of ``.var`` that has them, if any), no set
+        is within the size limits, or no token has varying loadings.
 
     Examples
     --------
@@ -84,13 +84,13 @@ def enrich_tokens(
         largest, n_largest = n_genes.index[0], (sets["source"] == n_genes.index[0]).sum()
         raise ValueError(
             f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: its sets have {n_genes.min()} "
-            f"to {n_genes.max()} (most: {largest!r}, {n_genes.max()} of {n_largest}, as the model has only the genes "
-            "that it was trained on). Change `min_genes` or `max_genes`, or the sets."
+            f"to {n_genes.max()} (most: {largest!r}, {n_genes.max()} of {n_largest}; other genes are not in the "
+            "model). Change `min_genes` or `max_genes`, or the sets."
         )
-    varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may contribute nothing
+    varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may have constant loadings
     if varying.empty:
         raise ValueError("`tokens` has no token whose loadings differ between genes: train the model for longer.")
-    with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+    with threadpool_limits():  # restores OpenMP's number of threads (also PyTorch's), which numba sets
         scores, fdr = _decoupler().mt.ulm(data=varying.T, net=table, tmin=min_genes, empty=False)
     scores, fdr = scores.reindex(loadings.columns, fill_value=0.0), fdr.reindex(loadings.columns, fill_value=1.0)
     result = scores.stack().rename_axis(["token", "gene_set"]).rename("score").reset_index()
@@ -103,7 +103,7 @@ def enrich_tokens(
 
 
 def _no_common_names(targets: pd.Series, genes: pd.Index, tokens: AnnData | pd.DataFrame) -> str:
-    """Why no set was tested: names of both, and the column of ``.var`` that has those of the sets."""
+    """Explain that sets and model share no gene, with names of both and a matching column of ``.var``."""
     shown = [", ".join(map(repr, names[:3])) for names in (targets.unique(), genes)]
     way_out = "Pass `gene_symbols=`, a column of `.var` with names like those of the sets, or other sets."
     var = tokens.var.astype(str) if isinstance(tokens, AnnData) else pd.DataFrame()
@@ -120,7 +120,7 @@ def _no_common_names(targets: pd.Series, genes: pd.Index, tokens: AnnData | pd.D
 def _top_genes(
     result: pd.DataFrame, members: Mapping[str, np.ndarray], loadings: pd.DataFrame, n_top_genes: int
 ) -> list[str]:
-    """Genes of each row's set, at the positions ``members``, with the largest loadings on the side of the score."""
+    """List genes of each row's set (positions ``members``) with the largest loadings in the direction of the score."""
     values = {token: column.to_numpy() for token, column in loadings.items()}
     named = []
     for token, gene_set, score in zip(result["token"], result["gene_set"], result["score"], strict=True):
@@ -138,11 +138,11 @@ def _decoupler() -> ModuleType:
 
 
 def _gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
-    """Gene sets as a table with the columns ``source`` (the set), ``target`` (a gene) and ``weight``."""
+    """Convert gene sets to a table with the columns ``source`` (the set), ``target`` (a gene) and ``weight``."""
     if isinstance(gene_sets, pd.DataFrame):
         absent = [column for column in ("source", "target") if column not in gene_sets]
         if absent:
-            raise ValueError(f"`gene_sets` lacks the columns {absent}: pass a set in `source` and a gene in `target`.")
+            raise ValueError(f"`gene_sets` lacks the columns {absent}: pass sets in `source` and genes in `target`.")
         return pd.DataFrame({"weight": 1.0, **gene_sets}, columns=["source", "target", "weight"])
     if not isinstance(gene_sets, Mapping):
         gene_sets = _read_gmt(_shipped_file(str(gene_sets)) if gene_sets in SHIPPED else Path(gene_sets))
@@ -151,7 +151,7 @@ def _gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
 
 
 def _read_gmt(path: Path) -> dict[str, list[str]]:
-    """Sets of a GMT file, a line each: name, description and genes between tabs, where decoupler splits at blanks."""
+    """Read a GMT file, one set per line: name, description and genes, separated by tabs."""
     if not path.is_file():
         raise ValueError(f"`gene_sets` is {str(path)!r}, which is neither a file nor one of {list(SHIPPED)}.")
     lines = (line.rstrip().split("\t") for line in path.read_text().splitlines() if "\t" in line)
@@ -159,7 +159,7 @@ def _read_gmt(path: Path) -> dict[str, list[str]]:
 
 
 def _shipped_file(name: str) -> Path:
-    """Where blitzgsea has its gene sets; it is not imported, only its files are read."""
+    """Return the path of a gene set file of blitzgsea, without importing blitzgsea."""
     found = find_spec("blitzgsea")
     if found is None or found.origin is None:
         raise ImportError(

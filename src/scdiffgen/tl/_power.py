@@ -1,4 +1,4 @@
-"""Power of single-cell experiments: studies simulated with planted changes, tested as a user would."""
+"""Power analysis of single-cell experiments by simulation with planted changes."""
 
 from __future__ import annotations
 
@@ -45,46 +45,46 @@ def power(
 ) -> pd.DataFrame:
     """Estimate the power to detect planted fold changes, by number of donors and cells.
 
-    Each replicate simulates the largest design once (:func:`simulate_experiment`), with changes of random genes of each
-    third of expression; smaller designs are subsamples of its donors and cells.
+    Each replicate simulates the largest design once (:func:`simulate_experiment`), with changes of random genes in each
+    tertile of expression; smaller designs are subsamples of its donors and cells.
 
     Parameters
     ----------
     model
-        A model of one AnnData.
+        A trained model of one AnnData.
     effect
-        Log2 fold changes to plant, each in as many genes; one that is given twice in twice as many. Decreases are
+        Log2 fold changes to plant, each in equally many genes; a repeated value in twice as many. Decreases are
         harder to detect than increases.
     n_donors, n_cells
-        Donors of each arm, and cells of each donor and arm, to compare.
+        Numbers of donors per arm, and of cells per donor and arm, to compare.
     test
-        ``"pseudobulk"``, a moderated t test of log CPM summed by donor (as limma-trend; paired if the experiment is);
-        ``"cells"``, the rank test of :func:`scanpy.tl.rank_genes_groups`, which takes cells for independent; or a
-        function of a simulated experiment that returns p-values by gene, NaN for genes that are left out.
+        ``"pseudobulk"``, a moderated t test of log CPM per donor (as limma-trend; paired if the experiment is);
+        ``"cells"``, the rank test of :func:`scanpy.tl.rank_genes_groups`, which treats cells as independent; or a
+        function of a simulated experiment that returns p-values by gene, NaN for untested genes.
     alpha
         False discovery rate (Benjamini-Hochberg), and level of ``type_1_error``.
     share_changed
         Share of the expressed genes that change.
     n_replicates
-        Simulated experiments.
+        Number of simulated experiments.
     experiment
-        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True}``. If ``in_labels`` is among them,
-        only its cells are tested.
+        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True}``. With ``in_labels``, only cells of
+        these labels are tested.
 
     Returns
     -------
-    A row for each design (``n_donors``, ``n_cells``), ``stratum`` of expression (``"all"``, ``"low"``, ``"middle"``,
-    ``"high"``, of median ``mean_counts``, molecules a cell) and ``effect``: ``power``, with its 95 % Monte-Carlo
-    interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all replicates; and of design and
-    stratum ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share of unchanged genes with p below
-    ``alpha``) and ``detectable`` (smallest absolute effect, of this sign, with a power of 0.8 or more).
+    One row per design (``n_donors``, ``n_cells``), ``stratum`` of expression (``"all"``, ``"low"``, ``"middle"``,
+    ``"high"``, with median ``mean_counts`` in molecules per cell) and ``effect``: ``power``, with its 95 % Monte-Carlo
+    interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all replicates. Per design and
+    stratum: ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share of unchanged genes with p below
+    ``alpha``) and ``detectable`` (smallest absolute effect of this sign with a power of at least 0.8).
 
     Raises
     ------
     ValueError
         If a number is out of range, there are too few expressed genes, or :func:`simulate_experiment` raises it.
     TypeError
-        If :func:`simulate_experiment` has no such argument, or ``test`` returns something else.
+        If ``experiment`` has an unknown argument, or ``test`` does not return a Series of p-values.
 
     Examples
     --------
@@ -132,35 +132,35 @@ def power(
 
 
 def _tested_cells(study: AnnData) -> AnnData:
-    """Cells of the labels whose genes change."""
+    """Select cells of the labels whose genes change."""
     settings = study.uns["simulation"]
     return study[study.obs[settings["label_key"]].isin(settings["in_labels"])] if "in_labels" in settings else study
 
 
 def _strata(pilot: AnnData) -> tuple[pd.Series, pd.Series]:
-    """Molecules a cell, and third of expression, of the genes that were found."""
+    """Return mean counts and expression stratum of the detected genes."""
     mean = pd.Series(np.asarray(pilot.X.mean(0)).ravel(), index=pilot.var_names)
     mean = mean[mean > 0]
     return mean, pd.qcut(mean.rank(method="first"), len(STRATA), labels=STRATA)
 
 
 def _planted(stratum: pd.Series, effect: Sequence[float], share: float, rng: np.random.Generator) -> pd.Series:
-    """Log2 fold changes of random genes of each stratum."""
+    """Draw genes of each stratum and assign log2 fold changes."""
     planted = []
     for name in STRATA:
         genes = rng.permutation(stratum.index[stratum == name])
         chosen = genes[: round(share * len(genes))]
         if len(chosen) < len(effect):
             raise ValueError(
-                f"`share_changed` is {share}, that is {len(chosen)} of {len(genes)} genes of {name} expression, fewer "
-                f"than the {len(effect)} values of `effect`: pass a larger share, or fewer values."
+                f"`share_changed` is {share}, which selects {len(chosen)} of {len(genes)} genes of {name} expression, "
+                f"fewer than the {len(effect)} values of `effect`: pass a larger share, or fewer values."
             )
         planted.append(pd.Series(np.resize(effect, len(chosen)), index=chosen))
     return pd.concat(planted)
 
 
 def _power_table(outcomes: pd.DataFrame, alpha: float) -> pd.DataFrame:
-    """Rows of designs, strata and effects, from one of each gene, design and replicate."""
+    """Aggregate outcomes of genes, designs and replicates to designs, strata and effects."""
     both = pd.concat([outcomes.assign(stratum="all"), outcomes.astype({"stratum": str})])
     both["stratum"] = pd.Categorical(both["stratum"], ["all", *STRATA])
     rows = []

@@ -1,4 +1,4 @@
-"""Tokens by name and by their genes: annotations of a user, genes of each token, and the same tokens of two models."""
+"""Annotate tokens, rank their genes, and match tokens of two models."""
 
 from collections.abc import Mapping
 
@@ -20,14 +20,14 @@ from scdiffgen._stored_tokens import (
 
 
 def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
-    """Say what tokens stand for; figures then show these names.
+    """Annotate tokens with names, which figures then show.
 
     Parameters
     ----------
     adata
-        Cells with stored tokens. The names are added to ``.uns["scdiffgen"]["annotation"]``, beside those given before.
+        Cells with stored tokens. The names are added to ``.uns["scdiffgen"]["annotation"]``.
     names
-        What each token is to be called, such as ``{"token_3": "interferon response"}``.
+        Mapping from tokens to names, such as ``{"token_3": "interferon response"}``.
 
     Raises
     ------
@@ -50,27 +50,26 @@ def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
 def rank_token_genes(
     adata: AnnData, n_genes: int | None = None, key_added: str = "rank_token_genes", *, gene_symbols: str | None = None
 ) -> None:
-    """Rank the genes of each token by how their expression follows its activation, from those that rise most.
+    """Rank the genes of each token by their loadings, the largest first.
 
-    The ranking is that of ``.varm["token_loadings"]``, which are ``scores``. ``logfoldchanges`` are what the token does
-    to the log-rates, in base 2, a standard deviation of activation. They are no tests: ``pvals`` and ``pvals_adj`` are
-    NaN. ``adata.uns[key_added]["params"]["stability"]`` says how well each token is found again in half of the cells
+    ``scores`` are the loadings in ``.varm["token_loadings"]``. ``logfoldchanges`` are token effects on the log-rates,
+    in base 2 per standard deviation of activation. They are not tests: ``pvals`` and ``pvals_adj`` are NaN.
+    ``adata.uns[key_added]["params"]["stability"]`` holds the stability of the tokens
     (:meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`).
 
     Parameters
     ----------
     {stored}
     n_genes
-        Genes of each token to keep, from the largest loading on; by default all.
+        Number of genes to keep per token; by default all.
     key_added
-        The result is ``adata.uns[key_added]``, in the layout of :func:`scanpy.tl.rank_genes_groups`: so
-        :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
-        are the groups.
+        Key of ``adata.uns`` for the result, in the format of :func:`scanpy.tl.rank_genes_groups` with tokens as groups.
+        :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key.
 
     Raises
     ------
     ValueError
-        If ``n_genes`` is no whole number of at least 1, no tokens are stored, or ``.var`` has no such column.
+        If ``n_genes`` is not a whole number of at least 1, no tokens are stored, or ``.var`` lacks ``gene_symbols``.
 
     Examples
     --------
@@ -110,11 +109,11 @@ def rank_token_genes(
 
 
 def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFrame) -> pd.DataFrame:
-    r"""Match the tokens of two models one to one, so that their loadings correlate best.
+    r"""Match the tokens of two models one to one by the correlation of their loadings.
 
     The matching maximises :math:`\sum_k |r_{k, \pi(k)}|` over all :math:`\pi` (the assignment problem, which
-    :func:`scipy.optimize.linear_sum_assignment` solves exactly). The sign of a correlation is reported and does not
-    matter for the matching.
+    :func:`scipy.optimize.linear_sum_assignment` solves exactly). The matching ignores the sign of a correlation, which
+    is reported.
 
     Parameters
     ----------
@@ -124,8 +123,8 @@ def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFra
 
     Returns
     -------
-    A row for each token of ``first`` that has a partner, in its order: ``match``, the token of ``second``, and
-    ``correlation``. As many rows as the smaller model has tokens.
+    One row per matched token of ``first``, in its order: ``match``, the token of ``second``, and ``correlation``. There
+    are as many rows as the smaller model has tokens.
 
     Raises
     ------
@@ -145,7 +144,7 @@ def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFra
     if len(genes) < 3:
         raise ValueError(f"`first` and `second` have {len(genes)} genes in common: pass loadings of the same genes.")
     correlations = 1 - cdist(one.loc[genes].T, other.loc[genes].T, "correlation")
-    correlations = np.nan_to_num(correlations)  # of a token that is constant
+    correlations = np.nan_to_num(correlations)  # for constant tokens
     rows, columns = linear_sum_assignment(np.abs(correlations), maximize=True)
     return pd.DataFrame(
         {"match": other.columns[columns], "correlation": correlations[rows, columns]}, index=one.columns[rows]
