@@ -29,7 +29,11 @@ from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
-from scdiffgen.data._small_groups import warn_of_confounded_treatments, warn_of_small_groups
+from scdiffgen.data._small_groups import (
+    warn_of_confounded_treatments,
+    warn_of_numbers_with_treatments,
+    warn_of_small_groups,
+)
 
 PREFIX = "_scvi_"  # of columns and matrices that registration writes
 
@@ -190,6 +194,7 @@ class Manager(AnnDataManager):
         if source_registry is None:
             warn_of_small_groups(self)
             warn_of_confounded_treatments(self)
+            warn_of_numbers_with_treatments(self)
 
     def validate(self) -> None:
         """Register the cells again if another model encoded them later; raise if their conditions changed."""

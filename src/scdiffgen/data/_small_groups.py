@@ -70,6 +70,18 @@ def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
     )
 
 
+def warn_of_numbers_with_treatments(manager: AnnDataManager) -> None:
+    """Warn once that responses are not transferred between cells with continuous covariates."""
+    specs = condition_specs(manager)
+    numbers = [spec.name for spec in specs if spec.is_number]
+    if numbers and any(spec.is_intervention for spec in specs):
+        warn_user(
+            f"`continuous_covariate_keys={numbers}` with `perturbation_key`: measured responses are not transferred; "
+            "the effect network predicts them. Leave out `continuous_covariate_keys` to predict responses from "
+            "measured cells."
+        )
+
+
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
     """Warn once of requested groups with few, but some, training cells (``n_cells`` over all batches)."""
     groups = table[_compared(registry, table)]

@@ -1,6 +1,6 @@
 """Predict given cells under other conditions: coupled to their counts, or resampled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -50,9 +50,12 @@ def counterfactual_cells(
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
     # By default responses to effects are transferred, the network maps cells between batches, and `keep` is else 0.
-    if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
+    effects = cells.module.denoiser.effect_names
+    if keep is None and not _have_already(cells, changes.without(effects)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
+        if keep is not None:
+            _warn_of_joint_changes(cells, changes, effects, batch)
     transfer = sampler.responses if source == "auto" and keep is None else None
     cautions: dict[str, None] = {}
 
@@ -73,6 +76,7 @@ def counterfactual_cells(
     for name, column in write_conditions(model.registry, requested).items():
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # of the registered type
     obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
+    obs["response_source"] = pd.Categorical(["resampled"] * len(obs))
     if keep is None:
         for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
             obs[name] = column.array
@@ -99,6 +103,22 @@ def _minibatch(
     )
     rows = torch.from_numpy(known).to(predicted.device)
     return torch.where(rows[:, None], moved, predicted) if known.any() else predicted
+
+
+def _warn_of_joint_changes(
+    cells: Cells, changes: Conditions[np.ndarray], effects: Collection[str], batch: Collection[str]
+) -> None:
+    """Warn if a treatment changes together with other conditions, so that cells are resampled."""
+    changed = [name for name in changes if not _have_already(cells, changes.only([name]))]
+    others = [name for name in changed if name not in effects]
+    treatments = [name for name in changed if name in effects]
+    if treatments:
+        names = " and ".join(map(repr, others))
+        also = ", or call `transfer_batch` first" if {*others} & {*batch} else ""
+        warn_user(
+            f"`conditions` changes {names} and {treatments[0]!r} together: new cells are sampled, and no measured "
+            f"response is used. Leave out {names}{also}."
+        )
 
 
 def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:

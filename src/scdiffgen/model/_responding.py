@@ -80,9 +80,9 @@ class Responding(BaseModelClass):
         -------
         One predicted cell per given cell, with its name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions
         and ``unseen_in_training`` as in :meth:`generate`, without summaries of the former counts (``total_counts``).
-        Unless ``keep`` is given, ``response_source`` is ``"measured"``, ``"parts"`` (of a combination), ``"features"``
-        (of other perturbations) or ``"network"``, and ``response_check`` says whether predictions of left-out responses
-        were better than the plain mean of other responses.
+        ``response_source`` is ``"measured"``, ``"parts"`` (of a combination), ``"features"`` (of other perturbations),
+        ``"network"`` or ``"resampled"`` (new cells, or ``keep``). Unless resampled, ``response_check`` says whether
+        predictions of left-out responses were better than the plain mean of other responses.
 
         {raises_cells}
         ValueError
@@ -91,7 +91,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If treatment and batch are confounded, or fewer than three other contexts were measured.
+            If treatment and batch are confounded, fewer than three other contexts were measured, or a perturbation
+            changes together with other conditions.
 
         Examples
         --------

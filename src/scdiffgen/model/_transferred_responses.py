@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from scdiffgen._messages import warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Code, Conditions, ConditionSpec
 from scdiffgen.diffusion import to_scipy
@@ -110,6 +111,11 @@ def pseudobulks(
     """Compute pseudobulks of cells, appended to those of a reference; ``None`` if they would need too much memory."""
     sums = PseudobulkSums(condition_groups(conditions, specs), batch_columns(specs), n_genes)
     if not sums.fits:
+        if n_groups := len(sums.groups.doses):
+            warn_user(
+                f"Measured responses are not transferred: the sums of {n_groups:,} groups of cells over {n_genes:,} "
+                "genes need too much memory. The effect network predicts them. Register fewer genes, or merge groups."
+            )
         return None
     for counts, _ in cells:
         sums.add(to_scipy(counts))

@@ -1,0 +1,54 @@
+"""Warnings and messages where a result would otherwise mislead without a word."""
+
+import warnings
+
+import numpy as np
+import pytest
+from anndata import AnnData
+from small_cells import simulated_cells, trained_model
+
+from scdiffgen.model import TokenDiffusion
+from scdiffgen.responses import _pseudobulks
+
+KEYS = {"perturbation_key": "drug", "control": "DMSO", "dose_key": "dose"}
+
+
+def screen(n_cells: int = 240) -> AnnData:
+    """Cells of types and batches, half of them treated with a drug at dose 1."""
+    adata = simulated_cells(n_cells)
+    adata.obs["drug"] = np.resize(["DMSO", "X"], n_cells)
+    adata.obs["dose"] = np.resize([0.0, 1.0], n_cells)
+    return adata
+
+
+def test_registration_warns_that_covariates_prevent_measured_responses() -> None:
+    with pytest.warns(UserWarning, match=r"`continuous_covariate_keys=\['age'\]` with `perturbation_key`: measured"):
+        TokenDiffusion.setup_anndata(screen(), continuous_covariate_keys=["age"], **KEYS)
+    with warnings.catch_warnings(action="error"):
+        TokenDiffusion.setup_anndata(screen(), **KEYS)
+        TokenDiffusion.setup_anndata(screen(), continuous_covariate_keys=["age"])
+
+
+def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pseudobulks, "LARGEST", 10)
+    with pytest.warns(UserWarning, match="the sums of 2 groups of cells over 20 genes need too much memory"):
+        trained_model(screen(), **KEYS)
+
+
+def predict(model: TokenDiffusion, conditions: dict, **options) -> AnnData:
+    return model.predict_perturbation(None, conditions, n_steps=2, silent=True, **options)
+
+
+def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
+    model = trained_model(screen(), batch_key="batch", labels_key="cell_type", **KEYS)
+    control = np.flatnonzero(model.adata.obs["drug"] == "DMSO")
+    to_drug = {"drug": "X", "dose": 1.0}
+    with pytest.warns(UserWarning, match=r"`conditions` changes 'batch' and 'drug' together.*or call `transfer_batch`"):
+        moved = predict(model, {**to_drug, "batch": "x"}, indices=control)
+    with pytest.warns(UserWarning, match="changes 'cell_type' and 'drug' together.*Leave out 'cell_type'.$"):
+        predict(model, {**to_drug, "cell_type": "a"}, indices=control)
+    assert set(moved.obs["response_source"]) == {"resampled"}
+    assert set(predict(model, {"cell_type": "a"}).obs["response_source"]) == {"resampled"}
+    own = control[(model.adata.obs["batch"].iloc[control] == "x").to_numpy()]
+    same_batch = predict(model, {**to_drug, "batch": "x"}, indices=own)
+    assert set(same_batch.obs["response_source"]) == {"measured"}
