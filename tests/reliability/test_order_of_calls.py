@@ -57,7 +57,6 @@ OF_ONE_MODALITY: dict[str, Call] = {
     "differential_expression": lambda model, _: model.differential_expression(
         groupby="cell_type", n_samples_overall=20, silent=True
     ),
-    "get_feature_correlation_matrix": lambda model, _: model.get_feature_correlation_matrix(n_samples=1, silent=True),
     "get_token_contributions": lambda model, _: model.get_token_contributions(indices=range(4), silent=True),
     "evaluate_held_out": lambda model, _: evaluated_held_out(model),
     "load_query_data": lambda model, _: TokenDiffusion.load_query_data(model.adata.copy(), model, accelerator="cpu"),
