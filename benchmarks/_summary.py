@@ -62,9 +62,9 @@ class Line:
         return cells
 
     def place(self, kind: str) -> float:
-        """Where a leader stands between the negative control, 0, and the ceiling, 1; NaN without one of them."""
+        """Where a leader stands from the negative control, 0, to the ceiling, 1; NaN without both, or if equal."""
         found = [leader[1] if (leader := self.leader(of)) else np.nan for of in (kind, "null", "limit")]
-        return (found[0] - found[1]) / (found[2] - found[1])
+        return (found[0] - found[1]) / (found[2] - found[1] or np.nan)
 
     def _away(self, leader: tuple[str, float]) -> float:
         return float(distances([leader[1]], self.best)[0])

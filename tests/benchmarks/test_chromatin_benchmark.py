@@ -1,6 +1,5 @@
 """The benchmark of RNA and chromatin: splits that share no cell, scores by other implementations, the whole run."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +75,8 @@ def test_the_quick_run_is_written_and_rendered(tmp_path: Path) -> None:
     assert "MULTIVI" in render.section("chromatin-simulated", result, tmp_path)
 
 
-def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
-    run_here("-m", "benchmarks.peaks", main=peaks.main)
+def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peaks, "in_own_process", lambda _, *arguments: peaks.measure(Path(arguments[-1])))
     peaks.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     result = read_result(tmp_path / "results" / "peaks.json")
     rows = result["rows"]

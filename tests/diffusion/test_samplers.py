@@ -57,15 +57,3 @@ def test_the_predictor_sees_the_state_and_the_final_library_size(generator: torc
     library = torch.tensor([6.0, 2.0])
     grow_molecules(predict, library, torch.zeros(2, 3), n_steps=6, generator=generator)
     assert seen == [([min(k, 6), min(k, 2)], [6, 2]) for k in range(6)]
-
-
-def test_the_generator_decides_alone() -> None:
-    state = torch.get_rng_state()
-    first, second, other = (
-        grow_molecules(
-            uniform, torch.full((5,), 30.0), torch.zeros(5, 8), n_steps=4, generator=torch.Generator().manual_seed(seed)
-        )
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, second) and not torch.equal(first, other)
-    assert torch.equal(state, torch.get_rng_state())

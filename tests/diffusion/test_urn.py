@@ -100,10 +100,12 @@ def test_growing_in_any_number_of_steps_draws_from_the_dirichlet_multinomial(n_s
         n_steps=n_steps,
         generator=torch.Generator().manual_seed(0),
     ).numpy()
-    cells = np.array(list(bags(n, 3)))
-    expected = n_cells * stats.dirichlet_multinomial.pmf(cells, alpha, n)
-    observed = [(grown == cell).all(1).sum() for cell in cells]
-    assert stats.chisquare(observed, expected).pvalue > 1e-3
+    assert_fits(grown, {bag: stats.dirichlet_multinomial.pmf(bag, alpha, n) for bag in bags(n, 3)})
+
+
+def assert_fits(cells: np.ndarray, law: dict[tuple[int, ...], float]) -> None:
+    observed, expected = [(cells == bag).all(1).sum() for bag in law], np.array(list(law.values()))
+    assert stats.chisquare(observed, expected / expected.sum() * len(cells)).pvalue > 1e-3
 
 
 def urn_by_hand(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[int, ...], float]:
@@ -134,9 +136,7 @@ def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[f
     cells = torch.bincount(drawn, minlength=3 * n_cells).view(n_cells, 3).numpy()
     np.testing.assert_array_equal(cells.sum(1), n_molecules)
     for of_size, size in ((cells[1::2], n), (cells[::2], 1)):
-        law = urn_by_hand(rates, np.array(weights), size)
-        observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
-        assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+        assert_fits(of_size, urn_by_hand(rates, np.array(weights), size))
 
 
 @pytest.mark.parametrize("weights", [[0.0, 2.0, 0.5], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [40.0, 1.0, 5.0]])
@@ -154,9 +154,7 @@ def test_compiled_urns_draw_as_if_one_molecule_after_the_other(weights: list[flo
     np.testing.assert_array_equal(drawn.sum(1), n_molecules)
     for n in (1, 3):
         law = urn_by_hand(rates + np.array(weights) * present, np.array(weights), n)
-        observed = [(drawn[n_molecules == n] == bag).all(1).sum() for bag in law]
-        expected = np.array(list(law.values())) / sum(law.values()) * sum(observed)
-        assert stats.chisquare(observed, expected).pvalue > 1e-3
+        assert_fits(drawn[n_molecules == n], law)
 
 
 def test_compiled_urns_of_many_genes_have_the_moments_of_the_dirichlet_multinomial() -> None:
@@ -239,9 +237,7 @@ def test_equal_weights_of_each_cell_are_the_urn() -> None:
     urn = UrnPrediction(torch.tensor(ALPHA).log().expand(n_cells, 4), torch.full((n_cells, 4), weight))
     drawn = urn.draw(urn.log_rates.exp(), torch.full((n_cells,), n), torch.Generator().manual_seed(0))
     cells = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy()
-    law = {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)}
-    observed = [(cells == bag).all(1).sum() for bag in law]
-    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
+    assert_fits(cells, {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)})
 
 
 def gamma_multinomial(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[int, ...], float]:
@@ -264,10 +260,7 @@ def test_molecules_are_drawn_by_gamma_variables(weights: list[float]) -> None:
     cells = torch.bincount(drawn, minlength=3 * n_cells).view(n_cells, 3).numpy()
     np.testing.assert_array_equal(cells.sum(1), n_molecules)
     for size in (1, n):
-        of_size = cells[n_molecules == size]
-        law = gamma_multinomial(rates, np.array(weights), size)
-        observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
-        assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+        assert_fits(cells[n_molecules == size], gamma_multinomial(rates, np.array(weights), size))
 
 
 def test_guided_urns_of_equal_weights_are_an_urn_of_their_mixed_rates() -> None:
@@ -285,9 +278,7 @@ def test_guided_urns_of_equal_weights_are_an_urn_of_their_mixed_rates() -> None:
         n_steps=1,
         generator=torch.Generator().manual_seed(0),
     ).numpy()
-    law = urn_by_hand(rates[1] ** 2 / rates[0], np.full(3, 0.7), n)
-    observed = [(grown == bag).all(1).sum() for bag in law]
-    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
+    assert_fits(grown, urn_by_hand(rates[1] ** 2 / rates[0], np.full(3, 0.7), n))
 
 
 @pytest.fixture

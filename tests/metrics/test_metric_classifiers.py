@@ -115,7 +115,7 @@ def test_label_accuracy_counts_hits() -> None:
 
 def test_bad_arguments_are_named() -> None:
     x = np.zeros((10, 2))
-    with pytest.raises(ValueError, match="`classifier`='svm' is not known"):
+    with pytest.raises(ValueError, match="`classifier` is 'svm'"):
         metrics.classifier_auc(x, x, classifier="svm")
     with pytest.raises(ValueError, match="only one label"):
         metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 10)

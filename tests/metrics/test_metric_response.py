@@ -133,5 +133,5 @@ def test_undefined_scores_are_nan(changes) -> None:
     assert np.isnan(rank_genes(np.ones((1, 3)), np.ones((5, 3))).t).all()
     with pytest.warns(metrics.FewCellsWarning, match="needs 2 cells, `control` has 1"):
         assert np.isnan(rank_genes(np.ones((5, 3)), np.ones((1, 3))).t).all()
-    with pytest.raises(ValueError, match="one number a gene"):
+    with pytest.raises(ValueError, match="one number per gene"):
         metrics.pearson_delta(real, predicted[1:])

@@ -52,12 +52,11 @@ ORDERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ORDERS)
-@pytest.mark.parametrize("batch_size", [2, 512])
-def test_cells_come_back_in_the_order_they_are_asked_for(name: str, batch_size: int, small: TokenDiffusion) -> None:
+def test_cells_come_back_in_the_order_they_are_asked_for(name: str, small: TokenDiffusion) -> None:
     chosen, names = ORDERS[name], small.adata.obs_names
     expected = np.asarray(names[np.asarray(chosen)])
-    asked = {"indices": chosen, "batch_size": batch_size, "silent": True}
-    np.testing.assert_allclose(tokens(small, indices=chosen, batch_size=batch_size), tokens(small)[chosen], atol=1e-5)
+    asked = {"indices": chosen, "batch_size": 2, "silent": True}
+    np.testing.assert_allclose(tokens(small, indices=chosen, batch_size=2), tokens(small)[chosen], atol=1e-5)
     assert small.get_token_activation(**asked).index.tolist() == expected.tolist()
     assert small.get_nll(**asked, n_draws=1).index.tolist() == expected.tolist()
     deeper = small.deepen(factor=1.0, n_steps=2, **asked)

@@ -47,10 +47,6 @@ def assert_same(one: TokenDiffusion, other: TokenDiffusion) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_loaded_model_says_the_same_bit_by_bit(small: TokenDiffusion, saved: Path) -> None:
-    assert_same(small, load(saved, simulated_cells(120)))
-
-
 def test_a_model_is_as_large_where_there_are_fewer_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size that is chosen by the number of cells is stored."""
     cells = simulated_cells(30)

@@ -66,7 +66,6 @@ def test_reading_registered_and_other_cells(model: TokenDiffusion, other_cells: 
         assert expression.shape == (n_cells, 20)
         np.testing.assert_allclose(expression.sum(axis=1), 10, rtol=1e-4)
         assert model.posterior_predictive_sample(cells, n_steps=2, **arguments).shape == (n_cells, 20)
-        assert model.get_feature_correlation_matrix(cells, n_samples=1, **arguments).shape == (20, 20)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def digest(model: TokenDiffusion) -> str:
     return sha256(weights_of(model).encode() + b"".join(array.tobytes() for array in numbers)).hexdigest()
 
 
-@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent"])
+@pytest.mark.parametrize("process", ["gaussian", "latent"])
 def test_training_and_generating_again_give_the_same(process: str) -> None:
     known = first(process)
     torch.rand(7), np.random.rand(7)  # what others draw before the seed is set does not matter

@@ -1,4 +1,4 @@
-"""Orders of calls in which what a call leaves behind shows: designs for carry-over effects, and digests of results."""
+"""Digests of results, in which what an earlier call left behind shows."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -12,17 +12,6 @@ from mudata import MuData
 
 from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
-
-
-def williams_design(n: int) -> list[list[int]]:
-    """Orders of ``n`` things, ``n`` even: each is first once, and each comes directly after each other one once.
-
-    Williams (1949), Experimental designs balanced for the estimation of residual effects of treatments.
-    """
-    if n % 2:
-        raise ValueError(f"`n` is {n}: pass an even number.")
-    zigzag = [place // 2 if place % 2 == 0 else n - 1 - place // 2 for place in range(n)]
-    return [[(shift + step) % n for step in zigzag] for shift in range(n)]
 
 
 def digest(result: Any) -> str:

@@ -1,4 +1,4 @@
-"""The mathematics of corruption and generation: functions of tensors and of any callable predictor."""
+"""Mathematics of corruption and generation: functions of tensors and of any predictor."""
 
 from ._blocks import (
     BlockPrediction,

@@ -1,4 +1,4 @@
-"""Drawing molecules: all from one distribution, one after the other from an urn, or some of those of a cell anew."""
+"""Draw molecules from a distribution or sequentially from an urn, and couple cells to changed distributions."""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: Rng = None)
 
 
 def draw_from_urn(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """The same from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene."""
+    """Draw molecules from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene."""
     # Molecule i is drawn by the first rates, of sum R, or copies an earlier new molecule j, in the ratios R to w_j: it
     # points at random into R + i max(w), and again if it lies beyond the w_j of a molecule. All point at once; those
     # that point at an unknown one wait for it.
@@ -42,7 +42,7 @@ def draw_from_urn(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator
 
 
 def draw_by_gamma(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """The same by shares drawn first, with weights ``(cells, genes)`` of each cell :cite:p:`blackwell1973ferguson`."""
+    """Draw from an urn with weights ``(cells, genes)``, by gamma-distributed shares :cite:p:`blackwell1973ferguson`."""
     # Shares are ratios of gamma variables of mean r_g and variance r_g w_g; with equal weights, those of the urn.
     weights = weights.clamp(min=1e-6)  # with which shares hardly vary
     shares = torch._standard_gamma(rates / weights, generator=generator) * weights
@@ -50,7 +50,7 @@ def draw_by_gamma(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator
 
 
 def couple_molecules(counts: Tensor, source: Tensor, target: Tensor, generator: Rng = None) -> Tensor:
-    """Move molecules of ``counts`` ``(cells, genes)`` by maximal coupling :cite:p:`thorisson2000coupling`."""
+    """Resample molecules of ``counts`` ``(cells, genes)`` by maximal coupling :cite:p:`thorisson2000coupling`."""
     # A molecule drawn from pi is kept with probability min(1, pi'_g / pi_g), else resampled from (pi' - pi)_+, which
     # changes the fewest molecules. Source and target are log-probabilities up to a constant a cell.
     source, target = source.log_softmax(1), target.log_softmax(1)

@@ -27,7 +27,7 @@ class GuidedPrediction(NamedTuple):
         return self._mixed([part.log_prob(state) for part in (self.unconditional, *self.conditional)]).log_softmax(1)
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """The same of rates, mixed in their logarithms as well."""
+        """Mix rates in their logarithms."""
         logs = [log_of(part.rates_at(state)) for part in (self.unconditional, *self.conditional)]
         return within_range(self._mixed(logs)).exp()
 
@@ -58,7 +58,7 @@ def guide(
 
 
 def guide_denoisers(unconditional: Denoise, conditional: Sequence[Denoise], scales: Sequence[float]) -> Denoise:
-    """The same for Gaussian diffusion, whose predictions are points: along the line between them."""
+    """Guide denoisers of Gaussian diffusion by linear extrapolation of their predictions."""
     if list(scales) == [1.0]:
         return conditional[0]
 

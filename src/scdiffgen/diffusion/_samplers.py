@@ -12,13 +12,13 @@ from ._thinning import UrnPrediction, beyond_range
 
 
 class MoleculePrediction(Protocol):
-    """What a predictor of the thinning process returns."""
+    """Prediction of the thinning process."""
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """The same as rates, whose sum matters against the weights of the urn."""
+        """Rates ``(cells, genes)`` of the next molecule, on the scale of the urn weights."""
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, in turn: flat positions ``cell * n_genes + gene``."""

@@ -22,7 +22,7 @@ ScheduleKind = Literal["linear", "cosine", "rectified"]
 
 
 class Level(NamedTuple):
-    """Where on its path from data to noise something is; all of one shape."""
+    """Levels of data and noise on the path of a schedule, of one shape."""
 
     alpha: Tensor
     sigma: Tensor
@@ -35,7 +35,7 @@ class Level(NamedTuple):
         return 2 * (self.alpha.log() - self.sigma.log())
 
     def expand_as(self, data: Tensor) -> Level:
-        """The same with axes of length 1 appended, to be multiplied with ``data`` ``(cells, ...)``."""
+        """Append axes of length 1 for multiplication with ``data`` ``(cells, ...)``."""
         return Level(*(part.reshape(part.shape + (1,) * (data.ndim - part.ndim)) for part in self))
 
 

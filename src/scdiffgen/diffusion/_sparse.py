@@ -28,7 +28,7 @@ def with_values(counts: Tensor, values: Tensor) -> Tensor:
 
 
 def to_scipy(counts: Tensor) -> sparse.csr_matrix:
-    """The same as a SciPy matrix."""
+    """Convert a CSR tensor to a SciPy matrix."""
     parts = (part.cpu().numpy() for part in (counts.values(), counts.col_indices(), counts.crow_indices()))
     return sparse.csr_matrix(tuple(parts), shape=tuple(counts.shape))
 

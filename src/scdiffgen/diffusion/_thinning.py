@@ -134,10 +134,10 @@ def log_of(rates: Tensor) -> Tensor:
 
 
 def within_range(log_rates: Tensor) -> Tensor:
-    """The same ``(cells, genes)``, moved where the largest of a cell is so far out that exponentials are no numbers."""
+    """Shift log-rates ``(cells, genes)`` of cells whose exponentials would overflow or underflow."""
     return log_rates - beyond_range(log_rates.amax(1, keepdim=True))
 
 
 def beyond_range(logs: Tensor) -> Tensor:
-    """How far logarithms are beyond those whose exponentials are numbers; 0 of all others."""
+    """Return the excess of logarithms over the range of finite exponentials; 0 within the range."""
     return logs - logs.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE)

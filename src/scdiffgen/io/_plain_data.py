@@ -6,6 +6,7 @@ functions below, which build arrays and tables. Files name these functions, so n
 
 import os
 import pickle
+import re
 import threading
 import zipfile
 from collections import OrderedDict, defaultdict
@@ -146,8 +147,9 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
         with only_plain_data(options):
             return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError as error:
+        called = "".join(f" ({name!r})" for name in re.findall(r"GLOBAL (\S+)", str(error)))
         raise ValueError(
-            f"`dir_path`: {file} holds more than plain data ({error}), and reading it could run code that is in it. It "
+            f"`dir_path`: {file} holds more than plain data{called}, and reading it could run code that is in it. It "
             "was saved by an earlier version of scdiffgen, or is not what it seems. If you trust who saved it: "
             "`load(..., safe=False)`, and save it again."
         ) from error

@@ -35,17 +35,6 @@ def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator 
     return cells.in_order(rows)
 
 
-def gene_correlations(cells: Cells, n_samples: int, kind: str, generator: torch.Generator) -> np.ndarray:
-    """Compute correlations ``(genes, genes)`` over cells and draws; 0 for constant genes."""
-    columns = np.arange(cells.module.n_vars)
-    draws = np.concatenate([expression_of(cells, columns, generator) for _ in range(n_samples)])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ranked = pd.DataFrame(draws).rank() if kind == "spearman" else draws
-        correlations = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked, rowvar=False)))
-    np.fill_diagonal(correlations, 1.0)
-    return correlations
-
-
 def groups_to_compare(
     adata: AnnData, groupby: str | None, group1: Any, group2: Any, idx1: Any, idx2: Any
 ) -> list[tuple[Any, Any, np.ndarray, np.ndarray]]:

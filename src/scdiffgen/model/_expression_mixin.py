@@ -1,4 +1,4 @@
-"""Methods of scvi-tools' models: predictive samples, gene correlations and differential expression."""
+"""Methods of scvi-tools' models: predictive samples and differential expression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scdiffgen._shared_docs import shared_docs
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, gcxs, generator_from
-from ._differential_expression import MODES, ExpressionDraws, compare_expression, gene_correlations, groups_to_compare
+from ._differential_expression import MODES, ExpressionDraws, compare_expression, groups_to_compare
 from ._model_access import (
     batch_name,
     gene_names,
@@ -78,51 +78,6 @@ class DrawingExpression(BaseModelClass):
         cells = Cells(self, adata, indices, batch_size, shown, changes)
         samples = sampler.sequenced_again(cells, n_samples, generator_from(seed, self.device))
         return gcxs([counts[:, columns] for counts in samples], gene_names(self)[columns])
-
-    @shared_docs
-    def get_feature_correlation_matrix(
-        self,
-        adata: AnnData | None = None,
-        indices: Sequence[int] | np.ndarray | None = None,
-        *,
-        n_samples: int = 10,
-        transform_batch: str | None = None,
-        correlation_type: Literal["spearman", "pearson"] = "spearman",
-        batch_size: int = BATCH_SIZE,
-        seed: int | None = 0,
-        silent: bool = False,
-    ) -> pd.DataFrame:
-        """Compute gene-gene correlations of expected expression over cells.
-
-        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which keeps some
-        uncertainty about the cell. Expected expression is smooth, so it correlates more strongly than counts.
-
-        Parameters
-        ----------
-        n_samples
-            Number of random halves per cell.
-        correlation_type
-            Correlation of ranks (``"spearman"``) or of expression (``"pearson"``).
-
-        Returns
-        -------
-        Correlations ``(genes, genes)``; 0 for constant genes.
-
-        {raises_cells}
-
-        Examples
-        --------
-        >>> model.get_feature_correlation_matrix(indices=range(50), n_samples=2).shape
-        (765, 765)
-        """
-        require_training(self)
-        require_anndata(self, "get_feature_correlation_matrix")
-        check_whole_number("n_samples", n_samples)
-        check_choice("correlation_type", correlation_type, ("spearman", "pearson"))
-        changes = under_batch(self, transform_batch)
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Expression", changes)
-        correlations = gene_correlations(cells, n_samples, correlation_type, generator_from(seed, self.device))
-        return pd.DataFrame(correlations, index=gene_names(self), columns=gene_names(self))
 
     @shared_docs
     def differential_expression(

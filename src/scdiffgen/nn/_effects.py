@@ -1,4 +1,4 @@
-r"""What interventions add to the scores of the genes, blind to the cell context, such as labels.
+r"""Effect network: contributions of interventions to gene scores, independent of the cell context.
 
 .. math:: \text{logits} = \text{base}(x_t, \text{context}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
           + \sum_{i<j} \gamma_i(d_i) \, \gamma_j(d_j) \, W' h(x_t, i, j)
@@ -26,7 +26,7 @@ EFFECT_READOUT_DIM = 8
 
 
 class EffectNetwork(nn.Module):
-    """Scores that the interventions of a cell add; half as large as the base network."""
+    """Predict contributions of interventions to gene scores; half the size of the base network."""
 
     def __init__(
         self,

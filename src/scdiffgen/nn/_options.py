@@ -1,4 +1,4 @@
-"""What can be chosen of a network: the forms that exist to be compared, and its size."""
+"""Options and sizes of the network."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -16,19 +16,19 @@ InputKind = Literal["counts", "values"]
 
 @dataclass(frozen=True)
 class ReadoutOptions:
-    """Penalty of the read-out, in which the contributions of the tokens add up.
+    """Options of the additive read-out of the tokens.
 
     Parameters
     ----------
     orthogonality
-        Weight of the penalty that draws tokens to different genes. ``None``: 0.3 where it was measured, that is for
-        cells of one modality without effects of perturbations, else 0. With it tokens return more surely with other
-        seeds.
+        Weight of the orthogonality penalty, which makes tokens load on different genes and reproducible with other
+        seeds. ``None`` is 0.3 for models of one modality without perturbation effects, and 0 for other models, which
+        were not benchmarked.
 
     Raises
     ------
     ValueError
-        If the penalty is negative.
+        If ``orthogonality`` is negative.
 
     Examples
     --------
@@ -49,47 +49,47 @@ class ReadoutOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Forms of the network that exist to be compared. The defaults are what did best.
+    """Options of the network. The defaults performed best in benchmarks.
 
     Parameters
     ----------
     expression_embedding
-        How the encoder reads the molecules of a gene: weighted by their logarithm (``None``), or by learned functions
-        of an embedding, one of the kinds of ``number_embedding``.
+        Input of the encoder: log counts (``None``), or learned functions of an embedding of counts, one of the types of
+        ``number_embedding``.
     conditioning
-        How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
-        (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
-        as one more token (``"concat"``).
+        How conditions enter the network: in one vector with the noise level, by adaptive layer norm (``"adaln"``,
+        :cite:p:`peebles2023dit`), as vectors to which the tokens attend (``"cross_attention"``), or as further tokens
+        (``"concat"``).
     positions
-        What distinguishes tokens beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
+        Position embeddings of tokens: ``"learned"``, ``"sinusoidal"`` or ``"none"``.
     attention_numbers
-        Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by angles proportional to
-        them (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose (a dose needs
-        ``intervention="embedding"``), tokens by noise level and library size. A missing number counts as 0.
+        Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by proportional angles
+        (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose (a dose needs
+        ``intervention="embedding"``), tokens by noise level and library size. Missing numbers count as 0.
     intervention
-        ``"effect"``: perturbations add to the scores of the genes, seeing the molecules of the cell but not its labels,
-        so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
+        ``"effect"``: an effect network adds perturbation effects to gene scores. It sees the molecules of the cell but
+        not its labels, so responses transfer to untreated cell types. ``"embedding"``: perturbations are embedded.
     number_embedding, level_embedding
-        How doses and continuous covariates, and how noise level and library size are embedded: ``"sinusoidal"``,
+        Embeddings of doses and continuous covariates, and of noise level and library size: ``"sinusoidal"``,
         ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"`` or ``"hybrid"``.
     readout
-        Penalty of the read-out.
+        Options of the read-out.
     dropout
-        Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
+        Dropout rate of hidden units in training. ``None``, here and below, is the value of the preset.
     readout_dim, readout_units
-        Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
-        which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none with
-        effects of perturbations, several modalities or another process, which were not measured.
+        Numbers of linear functions and of nonlinear hidden units of each token that contribute to the genes. By default
+        ``readout_units`` is 8, and 0 with perturbation effects, several modalities or another process, which were not
+        benchmarked.
     n_heads, n_hidden, conditioning_dim
-        Attention heads (``token_dim`` is a multiple of them), width of the hidden layer of the encoder, and length of
-        the embedded conditions.
+        Number of attention heads (``token_dim`` is a multiple of it), width of the hidden layer of the encoder, and
+        length of the embedded conditions.
 
     Raises
     ------
     ValueError
-        If a value is not one of the choices, a size is not positive, or rotations would change nothing.
+        If a value is not one of the choices, a size is not positive, or rotations would have no effect.
     TypeError
-        If ``readout`` is no :class:`ReadoutOptions`, or an argument is unknown.
+        If ``readout`` is not a :class:`ReadoutOptions`, or an argument is unknown.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class NetworkSize:
-    """Sizes of a network, all of them known, and its form."""
+    """All sizes of a network, and its options."""
 
     n_tokens: int = 8
     token_dim: int = 64
@@ -153,14 +153,14 @@ class NetworkSize:
 
 
 def check_choices(options: Any) -> None:
-    """Raise unless every value is one that its type, a ``Literal``, lists."""
+    """Raise unless each value is one of the choices of its ``Literal`` type."""
     for name, kinds in get_type_hints(type(options)).items():
         if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):
             raise ValueError(f"`{name}` is {getattr(options, name)!r}: pass one of {list(get_args(kinds))}.")
 
 
 def check_sizes(options: NetworkOptions | NetworkSize) -> None:
-    """Raise unless every size that is given is a whole number, and dropout a share."""
+    """Raise unless each given size is a whole number, and dropout is in [0, 1)."""
     positive = ("n_tokens", "token_dim", "n_heads", "n_hidden", "conditioning_dim", "readout_dim")
     for name in (*positive, "n_layers", "readout_units"):
         if getattr(options, name, None) is not None:

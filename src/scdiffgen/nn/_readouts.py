@@ -1,4 +1,4 @@
-"""Tokens to scores of the genes, fixed scores of labels, and rates of an urn, in which molecules attract their like."""
+"""Read-out of tokens to gene scores, fixed offsets of labels, and rates of an urn (Dirichlet-multinomial)."""
 
 import math
 from typing import Any, NamedTuple
@@ -71,14 +71,14 @@ class AdditiveReadout(nn.Module):
 
     @torch.no_grad()
     def hold(self, token: int, contribution: Float[Tensor, " genes"]) -> None:
-        """Let a token contribute the same to the genes in every cell from now on."""
+        """Fix the contribution of a token to the genes in all cells."""
         for weights in (self.gene_weights, self.unit_weights):
             weights.unflatten(0, (len(self.heads), -1))[token] = 0
         self.bias.add_(contribution)
 
 
 class LabelOffsets(nn.Module):
-    """What a label of too few cells to be learned adds to the scores: nothing unless it is set, and not trained."""
+    """Fixed offsets of gene scores for rare labels; zero unless set, and not trained."""
 
     table: Tensor  # (labels, genes)
 
@@ -136,7 +136,7 @@ class Urn(nn.Module):
 
 
 class PriorLimit(nn.Module):
-    r"""Cap how many molecules the prior of the tokens for a gene counts for, where :attr:`limited`, at :math:`\rho_g`.
+    r"""Cap the prior strength of the tokens for each gene of :attr:`limited` modalities at :math:`\rho_g` molecules.
 
     With :math:`m_g` molecules expected by the tokens and the weight :math:`w_g` of a present molecule the rate is
     :math:`(m_g + (w_g + m_g / \rho_g) \, x_g) / (1 + m_g / \rho_g)`: between :math:`m_g + w_g x_g` (few expected) and

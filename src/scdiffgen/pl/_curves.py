@@ -121,7 +121,7 @@ def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
         chosen = (means.max() - means.min()).nlargest(MOST_GENES).index.tolist()
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
-        raise ValueError(f"`genes` has {unknown or chosen}, which `frame` lacks: choose from {known[:5]} and so on.")
+        raise ValueError(f"`genes` is {unknown or chosen}: choose from the genes of `frame`, {known[:5]} and so on.")
     if (frame["dose"] < 0).any():
         raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: pass doses of at least 0.")
     for row in frame[frame["gene"].isin(chosen) & frame.duplicated(["gene", "dose"])].itertuples():

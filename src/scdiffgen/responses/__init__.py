@@ -1,4 +1,4 @@
-"""Responses that training cells show, predicted for contexts, doses and perturbations that were not measured."""
+"""Prediction of responses in unmeasured contexts, and to unmeasured doses and perturbations."""
 
 from ._estimator import ResponseEstimator
 from ._expression_curves import apply_response

@@ -1,4 +1,4 @@
-"""Responses as an estimator by itself: fitted on counts with labels, without a network."""
+"""Response estimator without a network, fitted on counts and labels."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ._stacking import Prediction
 
 @dataclass(frozen=True)
 class ResponseEstimator:
-    """Estimate responses to treatments from counts with labels, without a network.
+    """Estimate responses to treatments from counts and labels, without a network.
 
-    Build it with :meth:`fit`. Models transfer responses by the same code.
+    Create it by :meth:`fit`. Models transfer responses by the same code.
 
     Parameters
     ----------
     predictor
-        Responses by codes of contexts and interventions.
+        Response predictor for codes of contexts and interventions.
     names, contexts
-        Labels of interventions and contexts, in the order of their codes.
+        Names of interventions and contexts, in the order of their codes.
 
     Examples
     --------
@@ -57,18 +57,18 @@ class ResponseEstimator:
         *,
         control: str = "control",
     ) -> ResponseEstimator:
-        """Fit on cells with labels.
+        """Fit the estimator on labelled cells.
 
         Parameters
         ----------
         counts
             Molecule counts, (cells, genes), dense or sparse.
         context, batch, treatment
-            Labels of cells, (cells,). Parts of a combination are joined by "+".
+            Labels of cells, ``(cells,)``. Parts of a combination are joined by "+".
         dose
-            Doses of the treatments, (cells,).
+            Doses of the treatments, ``(cells,)``; by default 1.
         features
-            Feature vectors of perturbations by name, also of perturbations that no cell has.
+            Feature vectors of perturbations by name, including unmeasured ones.
         control
             Treatment label of untreated cells.
 
@@ -79,7 +79,7 @@ class ResponseEstimator:
         Raises
         ------
         ValueError
-            If lengths differ, no cell is untreated, or no 20 cells share their labels.
+            If lengths differ, no cell is untreated, or no group has 20 cells with equal labels.
         """
         cells = sparse.csr_matrix(counts)
         given = {"context": context, "batch": batch, "treatment": treatment, "dose": dose}
@@ -112,7 +112,7 @@ class ResponseEstimator:
         Parameters
         ----------
         treatment, context, dose
-            As of :meth:`fit`; the context may be left out if there is one alone.
+            As in :meth:`fit`; the context may be omitted if there is only one.
 
         Returns
         -------
@@ -134,20 +134,20 @@ class ResponseEstimator:
         *,
         seed: int = 0,
     ) -> sparse.csr_matrix:
-        """Predict counts of treated cells from those of untreated cells of a context.
+        """Apply a predicted response to counts of untreated cells of a context.
 
         Parameters
         ----------
         counts
             Molecule counts of untreated cells, (cells, genes).
         treatment, context, dose
-            As of :meth:`predict`.
+            As in :meth:`predict`.
         seed
-            Seed of the molecules that are lost and gained.
+            Random seed of the removed and added molecules.
 
         Returns
         -------
-        Counts of the same cells under the treatment, (cells, genes).
+        Predicted counts of these cells under the treatment, ``(cells, genes)``.
 
         Raises
         ------

@@ -1,8 +1,8 @@
-"""Responses that training cells show, predicted for contexts, doses and perturbations that were not measured.
+"""Prediction of responses in unmeasured contexts, and to unmeasured doses and perturbations.
 
-A context is a cell type (say) without its batch; a response is a change of mean log expression. What applies first: the
-measured one of the context, shrunk towards the next or the mean of other perturbations; other contexts with the
-treatment, or other doses of it; for a combination its parts; for a new perturbation the others, by feature vectors.
+A context is, for example, a cell type without its batch; a response is a change of mean log expression. The first
+available source is used: the response measured in the context, shrunk (empirical Bayes) towards the next prediction;
+other contexts or other doses; the parts of a combination; other perturbations by feature vectors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, mean_of, shrin
 
 
 class CellStates(NamedTuple):
-    """How mean log expression after a response depends on the states of the cells before it."""
+    """Regression of mean log expression after a response on cell states before it."""
 
     loadings: np.ndarray  # (genes, states)
     mean: np.ndarray  # state (states,)

@@ -39,15 +39,15 @@ class Prediction:
     source
         ``"measured"``, ``"parts"`` or ``"features"``.
     weights
-        Weights of predictors, of sum 1.
+        Stacking weights of the predictors, which sum to 1.
     pearson
-        Correlation of responses that were left out with their predictions, (left out,).
+        Correlations of left-out responses with their predictions, ``(left out,)``.
     gain
-        1 minus the squared error of these predictions over that of the plain mean; NaN if nothing was left out.
+        1 minus the ratio of the squared errors of these predictions and of the plain mean; NaN without left-out ones.
     cautions
-        What to be careful about, in words.
+        Cautions in words.
     log_ratio
-        Logarithm of the ratio of library sizes, as far as it was measured.
+        Log ratio of library sizes, treated to untreated, as measured.
     """
 
     change: np.ndarray
@@ -60,7 +60,7 @@ class Prediction:
     log_ratio: float = 0.0
 
     def with_cautions(self, *cautions: str) -> Self:
-        """Add what to be careful about, once each."""
+        """Add distinct cautions."""
         return replace(self, cautions=tuple(dict.fromkeys([*self.cautions, *cautions])))
 
     @classmethod
@@ -138,7 +138,7 @@ def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction
 
 
 def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
-    """The mean of several predictions, none of none."""
+    """Average several predictions; ``None`` without predictions."""
     if len(predictions) < 2:
         return next(iter(predictions), None)
     names = dict.fromkeys(name for each in predictions for name in each.weights)

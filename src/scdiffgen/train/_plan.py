@@ -43,23 +43,23 @@ class TrainingPlanConfig:
     lr
         Peak learning rate.
     linear_lr
-        Share of the learning rate for the weights that start as a linear model of the training cells. ``None``: one for
-        10,000 cells and less for fewer, but a tenth at least.
+        Relative learning rate of linearly initialised weights. ``None`` is 1 for at least 10,000 cells, and smaller for
+        fewer cells, but at least 0.1.
     weight_decay
-        Decoupled weight decay of the matrices, of embedded conditions .01 at most; biases, scales and tables of one
-        number a gene are spared. ``None``: as a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most,
-        where counts are thinned and nothing has an effect on them, in proportion less for fewer than 750 genes;
-        otherwise .01. With several modalities, a cell that has fewer than 300 molecules of one counts for less.
+        Decoupled weight decay of matrices, at most 0.01 for embedded conditions; biases, scales and tables with one
+        number per gene have none. ``None``: for thinning without perturbation effects, ``5000 / n_train`` (a prior
+        strength of 5,000 cells), at most 5, and proportionally smaller for fewer than 750 genes; otherwise 0.01. With
+        several modalities, cells with fewer than 300 molecules of a modality count for less.
     n_warmup_steps
-        Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
+        Number of warm-up steps from 0 to ``lr``, at most a tenth of all steps; then the rate falls to 0 on a cosine.
     ema_decay
-        Decay a step of the averaged weights, which generate; it starts lower, as ``(1 + step) / (10 + step)``.
+        Decay per step of the averaged weights, which are used to generate; at first ``(1 + step) / (10 + step)``.
     max_grad_norm
-        Gradients are scaled down to this norm.
+        Maximum norm, to which gradients are clipped.
     max_validation_rise
-        Training stops when the validation loss is higher than its best by more than this share, unless a callback for
-        early stopping decides. The weights of the best are restored if the last validation loss is higher by more than
-        a quarter of the share.
+        Training stops when the validation loss exceeds its minimum by more than this share, unless an early stopping
+        callback is used. The best weights are restored if the last validation loss exceeds the minimum by more than a
+        quarter of this share.
     """
 
     lr: float = 2e-3
