@@ -94,9 +94,12 @@ class CountsField(LayerField):
             )
         if len(report.empty_cells) and not self._may_be_empty:
             names = adata.obs_names[report.empty_cells]
+            way_out = "sc.pp.filter_cells(adata, min_counts=1)"  # which reads `.X`
+            if self.attr_key is not None:
+                way_out = f"adata = adata[adata.layers[{self.attr_key!r}].sum(axis=1) > 0].copy()"
             raise ValueError(
                 f"{self._place}: {counted(len(names), 'cell')} without a molecule ({listed(names)}). "
-                "Remove them first: `sc.pp.filter_cells(adata, min_counts=1)`."
+                f"Remove them first: `{way_out}`."
             )
         return report
 
