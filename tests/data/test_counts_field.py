@@ -194,8 +194,12 @@ def test_genes_must_be_the_registered_ones_in_their_order() -> None:
     field.transfer_field(state, annotated(COUNTS[:5]))
     with pytest.raises(ValueError, match="in another order"):
         field.transfer_field(state, adata[:, ::-1].copy())
-    with pytest.raises(ValueError, match=r"1 gene of the 9 registered ones .*'gen8'"):
+    with pytest.raises(ValueError, match=r"1 gene of the 9 registered ones .*'gen8'.*TokenDiffusion.prepare_query"):
         field.transfer_field(state, adata[:, :8].copy())
+    other = adata.copy()
+    other.var_names = [f"ENSG{i}" for i in range(9)]
+    with pytest.raises(ValueError, match=r"No registered gene is .*'ENSG0', registered: 'gen0'\).*type of identifier"):
+        field.transfer_field(state, other)
     more = annotated(np.ones((3, 10)))
     with pytest.raises(ValueError, match="10 genes, 9 are registered"):
         field.transfer_field(state, more)
