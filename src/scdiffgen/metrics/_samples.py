@@ -48,7 +48,7 @@ def prepare(
     half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
     fitted_on, source = ("real", real) if train is None else ("train", train)
     names = _shown_names(source, settings.gene_symbols, fitted_on)
-    space = settings.space(real[half] if train is None else train)
+    space = settings.space(real[half] if train is None else train, fitted_on)
 
     def sample(counts: CountsLike, name: str) -> Cells:
         return Cells.of(space, counts, name, _groups(counts, groupby, name))
