@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from anndata import AnnData
 from small_cells import simulated_cells, trained_model
@@ -81,3 +82,18 @@ def test_missing_values_written_as_text_warn() -> None:
     adata.obs["donor"] = np.resize(["nano", "nonesuch"], 60)
     with warnings.catch_warnings(action="error"):
         TokenDiffusion.setup_anndata(adata, categorical_covariate_keys=["donor"])
+
+
+def test_doses_beyond_the_registered_ones_warn_without_drawn_cells_too() -> None:
+    adata = screen()
+    adata.obs["dose"] = np.where(adata.obs["drug"] == "X", 0.1, 0.0)  # not a number of single precision
+    model = trained_model(adata, **KEYS)
+    beyond = r"`conditions` has doses of 'X' beyond the largest registered one, 0\.1"
+    with pytest.warns(UserWarning, match=beyond):
+        model.get_mean_response(pd.DataFrame({"drug": ["X", "X"], "dose": [0.1, 5.0]}))
+    with pytest.warns(UserWarning, match=beyond):
+        model.generate({"drug": "X", "dose": 5.0}, 2, n_steps=2, silent=True)
+    with warnings.catch_warnings(action="error"):
+        inside = pd.DataFrame({"drug": ["X", "X", "DMSO", None], "dose": [0.1, 0.05, 0.0, None]})
+        model.get_mean_response(inside)
+        model.generate(inside, silent=True, n_steps=2)

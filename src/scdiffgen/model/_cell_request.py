@@ -36,6 +36,7 @@ class CellRequest:
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
         self._warn_of_extrapolation()
+        warn_of_large_doses(model, self.encoded)
         self.n_alike = self.known.n_alike(self.encoded)
         is_finer = any(spec.registry_key in NOT_GROUPED for spec in self.known.specs)
         in_groups = self.known.n_alike(self.encoded, NOT_GROUPED) if is_finer else self.n_alike
@@ -105,6 +106,17 @@ def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]
     if texts:
         extend(model, add_texts(model.registry, texts))
     return encode_conditions(model.registry, table)
+
+
+def warn_of_large_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) -> None:
+    """Warn of doses beyond the largest registered dose of a perturbation."""
+    for spec in (spec for spec in model.module.specs if spec.is_intervention and spec.has_values):
+        ids, doses, mask, given = encoded[spec.name]
+        state = required_state(model.registry, spec.registry_key)
+        largest = np.asarray(state["dose_max"], doses.dtype)  # NaN for perturbations without a dose
+        for part in np.unique(ids[mask & given[:, None] & (doses > largest[ids])]):
+            beyond = f"doses of {state['names'][part]!r} beyond the largest registered one, {largest[part]:g}"
+            warn_user(f"`conditions` has {beyond}: the prediction is an extrapolation.")
 
 
 def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:

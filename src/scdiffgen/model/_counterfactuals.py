@@ -20,7 +20,7 @@ from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_t
 from scdiffgen.data import write_conditions
 from scdiffgen.responses import Response
 
-from ._cell_request import encode
+from ._cell_request import encode, warn_of_large_doses
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names, sampler_of
 from ._sampler import Sampler, whole_counts
@@ -130,6 +130,7 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     """Return a request, and the response of untreated cells of each row; ``None`` where the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
+    warn_of_large_doses(model, encoded)
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 
 
