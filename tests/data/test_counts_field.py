@@ -174,6 +174,19 @@ def test_cells_without_molecules_are_named_and_filtering_them_helps() -> None:
     assert CountsField("X", layer=None).register_field(adata)["n_obs"] == 58
 
 
+@pytest.mark.parametrize("as_layer", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_cells_without_molecules_in_a_layer_are_removed_by_that_layer(as_layer: Callable) -> None:
+    x, other = COUNTS.copy(), COUNTS.copy()
+    x[4], other[11] = 0, 0
+    adata = annotated(other)
+    adata.layers["counts"] = as_layer(x)
+    with pytest.raises(ValueError, match="'zelle_ß4'.*Remove them first") as error:
+        CountsField("X", layer="counts").register_field(adata)
+    advised = str(error.value).split("`")[-2].removeprefix("adata = ")
+    left = eval(advised, {"adata": adata})
+    assert adata.obs_names.difference(left.obs_names).tolist() == ["zelle_ß4"]
+
+
 def test_genes_must_be_the_registered_ones_in_their_order() -> None:
     adata = annotated(COUNTS)
     field = CountsField("X", layer=None)
@@ -181,8 +194,12 @@ def test_genes_must_be_the_registered_ones_in_their_order() -> None:
     field.transfer_field(state, annotated(COUNTS[:5]))
     with pytest.raises(ValueError, match="in another order"):
         field.transfer_field(state, adata[:, ::-1].copy())
-    with pytest.raises(ValueError, match=r"1 gene of the 9 registered ones .*'gen8'"):
+    with pytest.raises(ValueError, match=r"1 gene of the 9 registered ones .*'gen8'.*TokenDiffusion.prepare_query"):
         field.transfer_field(state, adata[:, :8].copy())
+    other = adata.copy()
+    other.var_names = [f"ENSG{i}" for i in range(9)]
+    with pytest.raises(ValueError, match=r"No registered gene is .*'ENSG0', registered: 'gen0'\).*type of identifier"):
+        field.transfer_field(state, other)
     more = annotated(np.ones((3, 10)))
     with pytest.raises(ValueError, match="10 genes, 9 are registered"):
         field.transfer_field(state, more)

@@ -84,7 +84,7 @@ def test_several_controls(cells: ad.AnnData, register: Register) -> None:
         ("guide", None, r"`perturbation_key='guide'`: 1 cell of 24 has no value.*cell3.*write 'ctrl' there"),
         ("guide", "A++B", r"'A\+\+B' at dose '1\.0' in cell 'cell3': a part is empty"),
         ("dose", "-1", r"'KLF1' at dose '-1' in cell 'cell3': dose -1 of 'KLF1'"),
-        ("dose", None, r"'KLF1' at dose None in cell 'cell3': 'KLF1' has no dose"),
+        ("dose", None, r"'KLF1' at dose None in cell 'cell3': 'KLF1' has no dose. If .*, pass `control='KLF1'`; other"),
         ("dose", "1+2", "2 doses for 1 perturbation"),
     ],
 )

@@ -92,7 +92,7 @@ ASKING = [
     Bad("guidance that is NaN", generate(A, guidance_scale=np.nan), "`guidance_scale`", "nan", "at least 0"),
     Bad("other guidance", generate(A, guidance_scale={"batch": 2}), "`guidance_scale`", "'batch'", "['cell_type']"),
     Bad("a table read", read(lambda c: c.to_df()), "`adata`", "DataFrame", "pass an AnnData", TypeError),
-    Bad("other genes", read(renamed), "`adata.var_names`", "'gene0'", "prepare_query_anndata"),
+    Bad("other genes", read(renamed), "`adata.var_names`", "'gene0'", "same type of identifier"),
     Bad("too few genes", read(lambda c: c[:, :5].copy()), "`adata.var_names`", "'gene5'", "prepare_query_anndata"),
     Bad("genes in another order", read(lambda c: c[:, ::-1].copy()), "`adata`", "another order", "get_var_names()"),
     Bad("no labels", read(without_labels), "`labels_key`", "'cell_type'", "'batch'", KeyError),

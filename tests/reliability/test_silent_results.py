@@ -66,3 +66,18 @@ def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -
     model = trained_model(train.copy())
     with pytest.warns(UserWarning, match=r"of 60 cells of `adata` are also in the training cells.*Pass held-out"):
         model.evaluate_held_out(train, n_steps=2, silent=True)
+
+
+def test_missing_values_written_as_text_warn() -> None:
+    adata = simulated_cells(60)
+    adata.obs.loc[adata.obs_names[:25], "cell_type"] = np.nan
+    adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
+    adata.obs["donor"] = np.resize(["d1", "None"], 60)
+    with pytest.warns(UserWarning) as caught:
+        TokenDiffusion.setup_anndata(adata, labels_key="cell_type", categorical_covariate_keys=["donor"])
+    said = [str(warning.message) for warning in caught]
+    assert any("`labels_key='cell_type'`: 'nan' (25 cells) is probably a missing value" in text for text in said)
+    assert any("`categorical_covariate_keys='donor'`: 'None' (30 cells) is probably" in text for text in said)
+    adata.obs["donor"] = np.resize(["nano", "nonesuch"], 60)
+    with warnings.catch_warnings(action="error"):
+        TokenDiffusion.setup_anndata(adata, categorical_covariate_keys=["donor"])

@@ -84,7 +84,7 @@ def trained(adata: AnnData, **setup: Any) -> TokenDiffusion:
     return model
 
 
-@pytest.mark.filterwarnings("ignore:Total length of `list`")
+@pytest.mark.filterwarnings("ignore:Total length of `list`", "ignore:.*'nan', 'None'|.*'None', 'nan'")
 @pytest.mark.parametrize("name", LABELS)
 def test_names_of_any_kind_come_back_as_they_were_given(name: str, tmp_path: Any) -> None:
     adata, labels = simulated_cells(20), LABELS[name]

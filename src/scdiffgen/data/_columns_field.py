@@ -18,6 +18,7 @@ from scdiffgen.conditions import ConditionSpec
 
 State = Mapping[str, Any]
 
+MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 LARGEST = 1e30  # larger numbers overflow in single precision when squared or scaled
 
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from scvi.data import AnnDataManager
 from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
-from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique, warn_user
+from scdiffgen._messages import counted, did_you_mean, listed, plain, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._count_checks import (
     LARGEST_LIBRARY,
@@ -94,9 +94,12 @@ class CountsField(LayerField):
             )
         if len(report.empty_cells) and not self._may_be_empty:
             names = adata.obs_names[report.empty_cells]
+            way_out = "sc.pp.filter_cells(adata, min_counts=1)"  # which reads `.X`
+            if self.attr_key is not None:
+                way_out = f"adata = adata[adata.layers[{self.attr_key!r}].sum(axis=1) > 0].copy()"
             raise ValueError(
                 f"{self._place}: {counted(len(names), 'cell')} without a molecule ({listed(names)}). "
-                "Remove them first: `sc.pp.filter_cells(adata, min_counts=1)`."
+                f"Remove them first: `{way_out}`."
             )
         return report
 
@@ -127,11 +130,16 @@ class CountsField(LayerField):
         expected, found = np.asarray(state_registry[self.COLUMN_NAMES_KEY]), np.asarray(adata_target.var_names)
         missing = expected[~np.isin(expected, found)]
         way_out = "Reorder them by `adata = adata[:, model.get_var_names()].copy()`."
+        if len(missing) == len(expected):
+            raise ValueError(
+                f"No registered gene is in `adata.var_names` (first: {plain(found[0])!r}, registered: "
+                f"{plain(expected[0])!r}): use the same type of identifier."
+            )
         if len(missing):
             raise ValueError(
                 f"{counted(len(missing), 'gene')} of the {len(expected):,} registered ones are missing from "
-                f"`adata.var_names` ({listed(missing)}). Use the same gene names; "
-                "`scvi.model.SCVI.prepare_query_anndata(adata, model)` adds genes that were not measured as zeros."
+                f"`adata.var_names` ({listed(missing)}). "
+                "`TokenDiffusion.prepare_query_anndata(adata, model)` fills them with zeros, read as unexpressed."
             )
         if len(found) > len(expected):
             raise ValueError(f"`adata` has {len(found):,} genes, {len(expected):,} are registered. {way_out}")

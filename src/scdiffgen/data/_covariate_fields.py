@@ -10,7 +10,15 @@ from mudata import MuData
 from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen._text import TEXT_DIM, embed_texts
 from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
-from scdiffgen.data._columns_field import ColumnsField, State, numbers, obs_column, raise_if_missing, requested_column
+from scdiffgen.data._columns_field import (
+    MISSING_AS_TEXT,
+    ColumnsField,
+    State,
+    numbers,
+    obs_column,
+    raise_if_missing,
+    requested_column,
+)
 
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
@@ -49,6 +57,13 @@ class CategoricalCovariatesField(ColumnsField):
                 warn_user(
                     f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
                     "little can be learned from one cell, so merge or remove such categories."
+                )
+            missing = [name for name in categories if isinstance(name, str) and name.casefold() in MISSING_AS_TEXT]
+            if missing:
+                n_cells = counted(int(used.isin(missing).sum()), "cell")
+                warn_user(
+                    f"`{self.argument}={column.name!r}`: {listed(missing)} ({n_cells}) is probably a missing value "
+                    "written as text. Leave these cells out, or rename the category if it is meant."
                 )
             fitted.append(categories)
         return self.pack(fitted)

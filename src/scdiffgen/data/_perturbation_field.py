@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from scdiffgen._messages import counted, did_you_mean, listed, warn_user
 from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
-from scdiffgen.data._columns_field import ColumnsField, State
+from scdiffgen.data._columns_field import MISSING_AS_TEXT, ColumnsField, State
 from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
@@ -27,7 +27,6 @@ from scdiffgen.data._perturbation_input import (
     written_as_registered,
 )
 
-MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
 # treatments of the cells, names in each column, and feature vectors

@@ -80,7 +80,10 @@ def read_treatments(
             treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
             without = [name for name, dose in treatment.items() if math.isnan(dose)]
             if dose_columns and without:
-                raise ValueError(f"{without[0]!r} has no dose; pass one (0 is a dose), or leave out `dose_key`")
+                raise ValueError(
+                    f"{without[0]!r} has no dose. If {without[0]!r} is the control, pass `control={without[0]!r}`; "
+                    "otherwise give its dose (0 is a dose), or leave out `dose_key`"
+                )
         except ValueError as error:
             shown, at_dose = (f"{' and '.join(map(repr, each)):.150}" for each in (names, dose_entries))
             where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
