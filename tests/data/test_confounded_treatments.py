@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 from scdiffgen.data import Manager
-from scdiffgen.data._small_groups import warn_of_confounded_treatments
+from scdiffgen.data._small_groups import warn_of_screen_design
 from scdiffgen.model import TokenDiffusion
 
 Register = Callable[..., Manager]
@@ -145,4 +145,4 @@ def test_a_large_screen_is_compared_at_once(register: Register) -> None:
     with pytest.warns(UserWarning, match=r"'drug010', \.\.\. \(299 in all\)\. Treated cells are in 25, 26, "):
         manager = register(cells, **options)
     with pytest.warns(UserWarning, match=START):
-        warn_of_confounded_treatments(manager)
+        warn_of_screen_design(manager)

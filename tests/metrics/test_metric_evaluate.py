@@ -235,3 +235,16 @@ def test_dispersion_of_an_evaluation_is_that_of_the_function(cells) -> None:
     assert metrics.evaluate(named, cells["generated"], sources="generated", metrics="mmd", **FAST).dispersion is None
     with pytest.raises(TypeError, match="`gene_symbols` is 'symbol', but `real` is a matrix"):
         metrics.evaluate(named.X, cells["generated"].X, gene_symbols="symbol", **FAST)
+
+
+@pytest.mark.parametrize("side", ["real", "generated", "train"])
+def test_the_side_that_is_not_counts_is_named_with_its_layer(cells, side) -> None:
+    sides = {name: cells[name].copy() for name in ("real", "generated", "train")}
+    for each in sides.values():
+        each.layers["raw"] = each.X
+    sides[side].layers["raw"] = sides[side].X.log1p()
+    with pytest.raises(ValueError, match=rf"`{side}` holds \d+,\d+ values .*, so layer 'raw' is not counts"):
+        metrics.evaluate(**sides, layer="raw", metrics="mmd", **FAST)
+    if side == "real":
+        with pytest.raises(ValueError, match="`real` holds"):
+            metrics.evaluate(sides["real"], sides["generated"], layer="raw", metrics="mmd", **FAST)

@@ -112,13 +112,13 @@ def test_cells_that_were_asked_for_differently_are_not_mixed(
 ) -> None:
     """Neither with a whole file nor with one that was begun."""
     generate(TABLE)
-    with pytest.raises(ValueError, match=f"cells.h5ad holds cells that were asked for with other {message}"):
+    with pytest.raises(ValueError, match=f"cells.h5ad was begun by another call, with other {message}"):
         generate(**{"conditions": TABLE, **change})
     (tmp_path / "cells.h5ad").unlink()
     monkeypatch.setattr("scdiffgen.io._whole_files.ChunkedFile.finish", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(TABLE)
-    with pytest.raises(ValueError, match=f"cells.h5ad.partial holds cells that were asked for with other {message}"):
+    with pytest.raises(ValueError, match=f"cells.h5ad.partial was begun by another call, with other {message}"):
         generate(**{"conditions": TABLE, **change})
 
 
@@ -142,14 +142,14 @@ def test_files_of_other_models_are_not_mixed(
     labels, genes = (small.registry["field_registries"][name]["state_registry"] for name in ("labels", "X"))
     summary = small.training_summary_
     for mapping, entry, value, named in (
-        (weights, "bias", torch.nn.Parameter(weights["bias"] + 1), "model"),
+        (weights, "bias", torch.nn.Parameter(weights["bias"] + 1), "weights\\."),
         (labels, "categorical_mapping", np.array(["z", "a"], dtype=object), "categories"),
         (genes, "column_names", np.array([f"ENSG{i}" for i in range(20)], dtype=object), "genes"),
-        (vars(small), "training_summary_", {**summary, "library": summary["library"] * 2}, "training_cells"),
+        (vars(small), "training_summary_", {**summary, "library": summary["library"] * 2}, "training cells\\."),
     ):
         with monkeypatch.context() as patch:
             patch.setitem(mapping, entry, value)
-            with pytest.raises(ValueError, match=f"cells.h5ad holds cells that were asked for with other {named}\\b"):
+            with pytest.raises(ValueError, match=f"cells.h5ad was begun by another model, with other {named}"):
                 generate({"cell_type": "a"}, 4)
 
 

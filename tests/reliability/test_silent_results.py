@@ -32,7 +32,7 @@ def test_registration_warns_that_covariates_prevent_measured_responses() -> None
 
 def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pseudobulks, "LARGEST", 10)
-    with pytest.warns(UserWarning, match="the sums of 2 groups of cells over 20 genes need too much memory"):
+    with pytest.warns(UserWarning, match="Sums of 2 groups of cells over 20 genes need too much memory"):
         trained_model(screen(), **KEYS)
 
 
@@ -46,7 +46,7 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     to_drug = {"drug": "X", "dose": 1.0}
     with pytest.warns(UserWarning, match=r"`conditions` changes 'batch' and 'drug' together.*or call `transfer_batch`"):
         moved = predict(model, {**to_drug, "batch": "x"}, indices=control)
-    with pytest.warns(UserWarning, match="changes 'cell_type' and 'drug' together.*Leave out 'cell_type'.$"):
+    with pytest.warns(UserWarning, match="changes 'cell_type' and 'drug' together.*Leave out 'cell_type'"):
         predict(model, {**to_drug, "cell_type": "a"}, indices=control)
     assert set(moved.obs["response_source"]) == {"resampled"}
     assert set(predict(model, {"cell_type": "a"}).obs["response_source"]) == {"resampled"}
@@ -59,12 +59,12 @@ def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -
     train, real, generated = (simulated_cells(60, seed=seed) for seed in range(3))
     options = {"metrics": "mmd", "n_pcs": 5, "n_bootstrap": 0, "sources": "generated", "silent": True}
     copied = train[:20, ::-1].copy()  # genes are aligned by name
-    with pytest.warns(UserWarning, match="20 of 20 cells of `real` are also in the training cells"):
+    with pytest.warns(UserWarning, match="20 of 20 real cells are also training cells"):
         evaluate(copied, generated, train, **options)
     with warnings.catch_warnings(action="error"):
         evaluate(real, generated, train, **options)
     model = trained_model(train.copy())
-    with pytest.warns(UserWarning, match=r"of 60 cells of `adata` are also in the training cells.*Pass held-out"):
+    with pytest.warns(UserWarning, match=r"of 60 real cells are also training cells.*Pass held-out"):
         model.evaluate_held_out(train, n_steps=2, silent=True)
 
 

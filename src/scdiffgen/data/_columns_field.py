@@ -18,7 +18,6 @@ from scdiffgen.conditions import ConditionSpec
 
 State = Mapping[str, Any]
 
-MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 LARGEST = 1e30  # larger numbers overflow in single precision when squared or scaled
 
 
@@ -30,6 +29,7 @@ class ColumnsField(BaseAnnDataField):
     attr_key = ""
     is_empty = False
     is_number = False
+    missing_as_text = ("nan", "none", "null", "<na>")
     argument = ""  # argument that names the columns
     counted = ""  # entry of the state whose length is the summary statistic
 

@@ -10,15 +10,7 @@ from mudata import MuData
 from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen._text import TEXT_DIM, embed_texts
 from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
-from scdiffgen.data._columns_field import (
-    MISSING_AS_TEXT,
-    ColumnsField,
-    State,
-    numbers,
-    obs_column,
-    raise_if_missing,
-    requested_column,
-)
+from scdiffgen.data._columns_field import ColumnsField, State, numbers, obs_column, raise_if_missing, requested_column
 
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
@@ -58,8 +50,7 @@ class CategoricalCovariatesField(ColumnsField):
                     f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
                     "little can be learned from one cell, so merge or remove such categories."
                 )
-            missing = [name for name in categories if isinstance(name, str) and name.casefold() in MISSING_AS_TEXT]
-            if missing:
+            if missing := [name for name in categories if str(name).casefold() in self.missing_as_text]:
                 n_cells = counted(int(used.isin(missing).sum()), "cell")
                 warn_user(
                     f"`{self.argument}={column.name!r}`: {listed(missing)} ({n_cells}) is probably a missing value "

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from scdiffgen._messages import counted, did_you_mean, listed, warn_user
 from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
-from scdiffgen.data._columns_field import MISSING_AS_TEXT, ColumnsField, State
+from scdiffgen.data._columns_field import ColumnsField, State
 from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
@@ -161,7 +161,7 @@ def _check_names(
     treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
 ) -> None:
     """Raise if a new name is a missing value; warn of names that may be pieces of one name."""
-    missing = [name for name in names if name.casefold() in MISSING_AS_TEXT]
+    missing = [name for name in names if name.casefold() in ColumnsField.missing_as_text]
     if missing:
         raise ValueError(
             f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, pass "

@@ -29,11 +29,7 @@ from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
-from scdiffgen.data._small_groups import (
-    warn_of_confounded_treatments,
-    warn_of_numbers_with_treatments,
-    warn_of_small_groups,
-)
+from scdiffgen.data._small_groups import warn_of_screen_design, warn_of_small_groups
 
 PREFIX = "_scvi_"  # of columns and matrices that registration writes
 
@@ -193,8 +189,7 @@ class Manager(AnnDataManager):
                 self._raise_if_cells_are_empty()
         if source_registry is None:
             warn_of_small_groups(self)
-            warn_of_confounded_treatments(self)
-            warn_of_numbers_with_treatments(self)
+            warn_of_screen_design(self)
 
     def validate(self) -> None:
         """Register the cells again if another model encoded them later; raise if their conditions changed."""

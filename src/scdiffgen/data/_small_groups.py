@@ -1,4 +1,4 @@
-"""Warnings about small groups, at registration and generation, and about confounded treatments."""
+"""Warnings about small groups, at registration and generation, and about the design of screens."""
 
 from collections.abc import Sequence
 
@@ -42,9 +42,15 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     )
 
 
-def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
-    """Warn once of treatments that share no batch with control cells, because batch effects bias their responses."""
+def warn_of_screen_design(manager: AnnDataManager) -> None:
+    """Warn once of treatments that share no batch with control cells, and of numbers beside treatments."""
     specs = {spec.registry_key: spec for spec in condition_specs(manager)}
+    if {REGISTRY_KEYS.CONTINUOUS_COVARIATES, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
+        warn_user(
+            f"`continuous_covariate_keys={[spec.name for spec in specs.values() if spec.is_number]}` with "
+            "`perturbation_key`: measured responses are not transferred; the effect network predicts them. Leave out "
+            "`continuous_covariate_keys` to predict responses from measured cells."
+        )
     if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
         return
     batch, perturbation = specs[REGISTRY_KEYS.BATCH], specs[REGISTRY_KEYS.PERTURBATION]
@@ -68,18 +74,6 @@ def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
         "predicted responses as an upper bound. Register another column as batch only if it has batches with both "
         "treated and control cells."
     )
-
-
-def warn_of_numbers_with_treatments(manager: AnnDataManager) -> None:
-    """Warn once that responses are not transferred between cells with continuous covariates."""
-    specs = condition_specs(manager)
-    numbers = [spec.name for spec in specs if spec.is_number]
-    if numbers and any(spec.is_intervention for spec in specs):
-        warn_user(
-            f"`continuous_covariate_keys={numbers}` with `perturbation_key`: measured responses are not transferred; "
-            "the effect network predicts them. Leave out `continuous_covariate_keys` to predict responses from "
-            "measured cells."
-        )
 
 
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:

@@ -215,10 +215,12 @@ class ChunkedFile:
             raise ValueError(f"`path`: {where} exists, and was not made by `generate_to`. Pass another path.")
         pairs = {name: (there.get(name), value) for name, value in self.request.items() if there.get(name) != value}
         if pairs:
-            shown = [name if DIGEST in str(pair) else f"{name} ({pair[0]} there)" for name, pair in pairs.items()]
+            names = {"model": "weights", "training_cells": "training cells"}
+            shown = {name: name if DIGEST in str(pair) else f"{name} ({pair[0]} there)" for name, pair in pairs.items()}
+            by = "model" if pairs.keys() & {*names, "genes", "categories"} else "call"
             raise ValueError(
-                f"`path`: {where} holds cells that were asked for with other {', '.join(shown)}. Ask for the same, "
-                "pass another path, or remove it."
+                f"`path`: {where} was begun by another {by}, with other {', '.join((shown | names)[n] for n in pairs)}."
+                " Repeat the original call, pass another path, or delete it."
             )
 
 

@@ -20,7 +20,7 @@ from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix
+from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts
 from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from ._space import ExpressionSpace
@@ -86,9 +86,10 @@ class Settings(NamedTuple):
     contrasts: LabelContrasts = NO_LABELS  # between labels of the cells that the space is fitted on
     gene_symbols: str | None = None  # column of `.var` with the names that are shown
 
-    def space(self, train: CountsLike) -> ExpressionSpace:
-        """Fit the expression space of the comparison."""
-        return ExpressionSpace.fit(train, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
+    def space(self, cells: CountsLike, name: str) -> ExpressionSpace:
+        """Fit the expression space of the comparison on cells (``name`` in messages)."""
+        as_counts(cells, layer=self.layer, name=name)
+        return ExpressionSpace.fit(cells, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells per side, at most ``max_cells``, and their bootstrap weights."""

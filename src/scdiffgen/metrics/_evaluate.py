@@ -90,8 +90,6 @@ def evaluate(
     Warns
     -----
     {warns}
-    UserWarning
-        If more than half of the real cells are training cells.
     CopyWarning
         If generated cells copy training cells.
 

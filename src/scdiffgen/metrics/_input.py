@@ -235,7 +235,7 @@ def _check_values(values: NDArray, layer: str | None, name: str) -> None:
     if fractional.any():
         place = "`.X`, or the matrix itself," if layer is None else f"layer {layer!r}"
         raise ValueError(
-            f"`{name}` holds {int(fractional.sum())} values that are not whole numbers (first: "
+            f"`{name}` holds {fractional.sum():,} values that are not whole numbers (first: "
             f"{values[fractional][0]:g}), so {place} is not counts but probably log-normalised expression. "
             "Pass layer= with the layer that holds the counts."
         )

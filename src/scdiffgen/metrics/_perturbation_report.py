@@ -200,7 +200,7 @@ def perturbation_report(
     labels = () if control_label is None else tuple(as_names(control_label))
     keys = Keys(perturbation_key, context_key, dose_key, labels).controls(control)
     settings = Settings(layer, n_pcs, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-    space = settings.space(train)
+    space = settings.space(train, "train")
     held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
     logged = as_names(log_normalised)

@@ -42,14 +42,13 @@ def prepare(
     *,
     other_real: CountsLike | None = None,
     sources: Sequence[Source] = (),
-    name_of_real: str = "real",
 ) -> Prepared:
     """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
     seed, labels = settings.seed, _groups(real, groupby, "real")
     half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
     fitted_on, source = ("real", real) if train is None else ("train", train)
     names = _shown_names(source, settings.gene_symbols, fitted_on)
-    space = settings.space(real[half] if train is None else train)
+    space = settings.space(real[half] if train is None else train, fitted_on)
 
     def sample(counts: CountsLike, name: str) -> Cells:
         return Cells.of(space, counts, name, _groups(counts, groupby, name))
@@ -57,7 +56,7 @@ def prepare(
     whole = sample(real, "real")
     fitted = whole.take(half) if train is None else sample(train, "train")
     if train is not None:
-        _warn_of_training_cells(whole.counts, fitted.counts, name_of_real)
+        _warn_of_training_cells(whole.counts, fitted.counts)
     if other_real is None:
         first, second = split_halves(labels[rest], seed=seed + 1)
         cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
@@ -70,17 +69,14 @@ def prepare(
     return Prepared(space, fitted, fitted_on, cells, names)
 
 
-def _warn_of_training_cells(real: Matrix, train: Matrix, name: str) -> None:
+def _warn_of_training_cells(real: Matrix, train: Matrix) -> None:
     """Warn if more than half of the distinct rows of counts are also rows of the training cells."""
     weights = np.random.default_rng(0).integers(1 << 30, size=real.shape[1])  # equal rows have equal, exact sums
     hashes, known = (counts.astype(np.float64) @ weights for counts in (real, train))
     distinct = np.unique(hashes)  # few molecules or genes coincide by chance, in the same rows
     if 2 * np.isin(distinct, known).sum() > len(distinct):
-        n_cells = f"{np.isin(hashes, known).sum():,} of {len(hashes):,} cells"
-        warn_user(
-            f"{n_cells} of `{name}` are also in the training cells: scores of training cells show no generalisation. "
-            "Pass held-out cells."
-        )
+        copied = f"{np.isin(hashes, known).sum():,} of {len(hashes):,} real cells are also training cells"
+        warn_user(f"{copied}: scores of training cells show no generalisation. Pass held-out cells.")
 
 
 def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.Index | None:

@@ -1,6 +1,6 @@
 """Predict given cells under other conditions: coupled to their counts, or resampled."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -55,7 +55,7 @@ def counterfactual_cells(
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
         if keep is not None:
-            _warn_of_joint_changes(cells, changes, effects, batch)
+            _warn_of_joint_changes(cells, changes.only(effects), changes.without(effects))
     transfer = sampler.responses if source == "auto" and keep is None else None
     cautions: dict[str, None] = {}
 
@@ -105,19 +105,13 @@ def _minibatch(
     return torch.where(rows[:, None], moved, predicted) if known.any() else predicted
 
 
-def _warn_of_joint_changes(
-    cells: Cells, changes: Conditions[np.ndarray], effects: Collection[str], batch: Collection[str]
-) -> None:
-    """Warn if a treatment changes together with other conditions, so that cells are resampled."""
-    changed = [name for name in changes if not _have_already(cells, changes.only([name]))]
-    others = [name for name in changed if name not in effects]
-    treatments = [name for name in changed if name in effects]
-    if treatments:
-        names = " and ".join(map(repr, others))
-        also = ", or call `transfer_batch` first" if {*others} & {*batch} else ""
+def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
+    """Warn that cells are resampled because other conditions change together with the treatment."""
+    names = " and ".join(repr(name) for name in others if not _have_already(cells, others.only([name])))
+    if not _have_already(cells, treatment):
         warn_user(
-            f"`conditions` changes {names} and {treatments[0]!r} together: new cells are sampled, and no measured "
-            f"response is used. Leave out {names}{also}."
+            f"`conditions` changes {names} and {next(iter(treatment))!r} together: new cells are sampled, and no "
+            f"measured response is used. Leave out {names}, or call `transfer_batch` first to change the batch."
         )
 
 

@@ -108,7 +108,7 @@ def evaluated_held_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
-        prepared = prepare(real, generated, train, "label", settings, name_of_real="adata")
+        prepared = prepare(real, generated, train, "label", settings)
         scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
         scored = None if programs is None else programs_of(prepared, "label", programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()

@@ -163,7 +163,7 @@ class Reading(BaseModelClass):
         Parameters
         ----------
         adata
-            Held-out cells; by default the validation and test cells of the training.
+            Held-out cells, by default the validation and test cells of the training; training cells give a warning.
         gene_symbols
             Column of ``.var`` of the model's cells with the gene symbols of remarks, tables and ``programs``; by
             default ``.var_names``.
@@ -190,11 +190,6 @@ class Reading(BaseModelClass):
         ValueError
             If the training cells of the model are unknown, no cells were held out and none are given, or a program has
             no gene in the data.
-
-        Warns
-        -----
-        UserWarning
-            If more than half of ``adata`` are training cells.
 
         Examples
         --------

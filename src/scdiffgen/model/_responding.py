@@ -91,8 +91,7 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If treatment and batch are confounded, fewer than three other contexts were measured, or a perturbation
-            changes together with other conditions.
+            If treatment and batch are confounded or change together, or fewer than three other contexts were measured.
 
         Examples
         --------

@@ -112,10 +112,8 @@ def pseudobulks(
     sums = PseudobulkSums(condition_groups(conditions, specs), batch_columns(specs), n_genes)
     if not sums.fits:
         if n_groups := len(sums.groups.doses):
-            warn_user(
-                f"Measured responses are not transferred: the sums of {n_groups:,} groups of cells over {n_genes:,} "
-                "genes need too much memory. The effect network predicts them. Register fewer genes, or merge groups."
-            )
+            large = f"Sums of {n_groups:,} groups of cells over {n_genes:,} genes need too much memory"
+            warn_user(f"{large}, so measured responses are not transferred. Register fewer genes, or merge groups.")
         return None
     for counts, _ in cells:
         sums.add(to_scipy(counts))
