@@ -93,11 +93,20 @@ def split_of(cells: AnnData, seed: int) -> Split:
 def methods(split: Split, max_epochs: int | None) -> Iterator[Method]:
     """Fit each method on the training cells."""
     yield Method(LIMIT, "limit", lambda labels, seed: split.train.X)
+    yield Method("as many training cells", "limit", lambda labels, seed: as_many(split, labels, seed))
     yield from linear_methods(split)
     for name, process in {"scdiffgen": "thinning", "scdiffgen, gaussian": "gaussian"}.items():
         scvi.settings.seed = split.seed
         model = fit_scdiffgen(split, max_epochs=max_epochs, process=process)
         yield from scdiffgen_methods(model, [32], name)
+
+
+def as_many(split: Split, labels: NDArray[np.str_], seed: int) -> sparse.csr_matrix:
+    """Training cells with the requested labels, each at most once."""
+    random, rows = np.random.default_rng(seed), split.train.obs.reset_index()
+    wanted = pd.Series(labels).value_counts()
+    chosen = [random.choice(rows.index[rows[LABEL] == label], n, replace=False) for label, n in wanted.items()]
+    return split.train.X[np.concatenate(chosen)]
 
 
 class Scorer:
