@@ -73,8 +73,7 @@ def _warn_of_training_cells(real: Matrix, train: Matrix) -> None:
     """Warn if more than half of the distinct rows of counts are also rows of the training cells."""
     weights = np.random.default_rng(0).integers(1 << 30, size=real.shape[1])  # equal rows have equal, exact sums
     hashes, known = (counts.astype(np.float64) @ weights for counts in (real, train))
-    distinct = np.unique(hashes)  # few molecules or genes coincide by chance, in the same rows
-    if 2 * np.isin(distinct, known).sum() > len(distinct):
+    if np.isin(distinct := np.unique(hashes), known).sum() > len(distinct) / 2:
         copied = f"{np.isin(hashes, known).sum():,} of {len(hashes):,} real cells are also training cells"
         warn_user(f"{copied}: scores of training cells show no generalisation. Pass held-out cells.")
 

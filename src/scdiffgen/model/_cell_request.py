@@ -115,8 +115,8 @@ def warn_of_large_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) 
         state = required_state(model.registry, spec.registry_key)
         largest = np.asarray(state["dose_max"], doses.dtype)  # NaN for perturbations without a dose
         for part in np.unique(ids[mask & given[:, None] & (doses > largest[ids])]):
-            beyond = f"doses of {state['names'][part]!r} beyond the largest registered one, {largest[part]:g}"
-            warn_user(f"`conditions` has {beyond}: the prediction is an extrapolation.")
+            name = state["names"][part]
+            warn_user(f"`conditions` has doses of {name!r} beyond the largest registered one, {largest[part]:g}.")
 
 
 def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:
