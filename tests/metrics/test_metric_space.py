@@ -73,7 +73,7 @@ def test_counts_in_a_layer(adata) -> None:
     with pytest.raises(ValueError, match="`real` holds .* not whole numbers .* Pass layer="):
         as_counts(adata, name="real")
     assert as_counts(adata, layer="counts", name="real").max() == adata.layers["counts"].max()
-    with pytest.raises(ValueError, match=r"`layer`='raw' is not a layer of `real`; it has \['counts'\]"):
+    with pytest.raises(ValueError, match=r"`layer`='raw' is not a layer of `real`: choose from \['counts'\]"):
         as_counts(adata, layer="raw", name="real")
 
 

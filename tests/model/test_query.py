@@ -105,7 +105,7 @@ def test_new_perturbations_are_learned(intervention: str, vectors: bool) -> None
     more.uns["vectors"]["C"] = [0.5, 0.5]
     query = TokenDiffusion.load_query_data(more, model, accelerator="cpu")
     if intervention == "embedding" and vectors:  # a new vector is all that there is of it
-        with pytest.raises(ValueError, match=r"nothing new to learn.*unfrozen=True"):
+        with pytest.raises(ValueError, match=r"no new category or gene to learn.*unfrozen=True"):
             query.train(max_epochs=1, batch_size=32, **QUIET)
     else:
         query.train(max_epochs=1, batch_size=32, **QUIET)

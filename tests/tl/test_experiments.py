@@ -145,7 +145,7 @@ def test_donors_are_categories_of_the_model_each_once(key: str) -> None:
     study = tl.simulate_experiment(model, n_donors=3, n_cells=4, donor_key=key)
     generated = study.obs[f"generated_{key}" if key in ("arm", "donor") else key]
     assert sorted(study.obs["donor"].unique()) == [*"uvwxyz"] and (study.obs["donor"] == generated).all()
-    with pytest.raises(ValueError, match=f"`donor_key` is '{key}'.* 6 categories, and 8 donors are needed: lower"):
+    with pytest.raises(ValueError, match=f"`donor_key` is '{key}'.* 6 categories .*, but 8 donors are needed: lower"):
         tl.simulate_experiment(model, n_donors=4, donor_key=key)
 
 
