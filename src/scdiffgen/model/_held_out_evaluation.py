@@ -154,7 +154,7 @@ def remarks_on(
         )
     nats = likelihood.loc["overall"]
     baseline = nats.drop("model").idxmin()
-    if nats["model"] > nats[baseline]:
+    if round(nats["model"], 3) > round(nats[baseline], 3):
         remarks.append(
             f"Held-out cells are less likely under the model ({nats['model']:.3f} nats per molecule) than under a "
             f"{baseline.replace('_', '-')} at the mean of their label ({nats[baseline]:.3f}): train longer, or with "

@@ -119,7 +119,7 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     axis.axhline(1, color=GREY, linewidth=0.8)
     axis.vlines(at, rows["low"], rows["high"], color=ORANGE, linewidth=1.4, zorder=3)
     label = "generated cells" + (", within labels" if group == "within" else "")
-    for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "apart from real cells")):
+    for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "outside the range of real cells")):
         axis.plot(at[chosen], rows["ratio"][chosen], "o", color=ORANGE, mfc=fill, markersize=5, zorder=4, label=text)
     off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
     for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:4]:

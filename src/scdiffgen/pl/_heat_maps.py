@@ -21,7 +21,7 @@ from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, f
 
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
 NO_PLACE = "#E8E8E8"
-GREY_MEANS = "no place: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
+GREY_MEANS = "not scored: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
 
 
 @shared_docs
