@@ -104,9 +104,10 @@ def slope(study: AnnData, least: float) -> tuple[float, float]:
     """Slope of observed on planted log2 fold changes of pseudobulks, and its standard error."""
     bulks = sums(study, ["arm"])
     used = (bulks.loc["control"] >= least).to_numpy()
-    change = np.log2(bulks.loc["treated"] / bulks.loc["control"].where(used))
-    error = np.sqrt(1 / bulks.loc["treated"] + 1 / bulks.loc["control"])[used] / np.log(2)
-    fit = sm.WLS(change[used], sm.add_constant(study.var["log2_fold_change"][used].to_numpy()), 1 / error**2).fit()
+    planted, control = study.var["log2_fold_change"][used], bulks.loc["control"][used]
+    change = np.log2((bulks.loc["treated"][used] + 0.5) / (control + 0.5))
+    weights = control / (1 + 2.0**-planted)  # from expected counts: observed ones would weigh noise
+    fit = sm.WLS(change.to_numpy(), sm.add_constant(planted.to_numpy()), weights.to_numpy()).fit()
     return fit.params.iloc[1], fit.bse.iloc[1]
 
 
@@ -118,7 +119,7 @@ def test_changes_of_a_trained_model_are_unbiased(example: tuple) -> None:
         change = pd.Series(np.random.default_rng(1).uniform(-1.5, 1.5, len(genes)), index=genes)
         study = tl.simulate_experiment(model, change, n_donors=1, n_cells=n_cells, n_steps=8, silent=True, **ALIKE)
         estimate, error = slope(study, 100)
-        assert abs(estimate - 1) < 3 * error and error < 0.05
+        assert abs(estimate - 1) < 5 * error < 0.1  # genes vary together, which the standard error does not know
 
 
 def test_donors_and_samples_differ_as_stored_and_as_asked() -> None:
