@@ -108,7 +108,7 @@ def slope(study: AnnData, least: float) -> tuple[float, float]:
     change = np.log2((bulks.loc["treated"][used] + 0.5) / (control + 0.5))
     weights = control / (1 + 2.0**-planted)  # from expected counts: observed ones would weigh noise
     fit = sm.WLS(change.to_numpy(), sm.add_constant(planted.to_numpy()), weights.to_numpy()).fit()
-    return fit.params.iloc[1], fit.bse.iloc[1]
+    return fit.params[1], fit.bse[1]
 
 
 def test_changes_of_a_trained_model_are_unbiased(example: tuple) -> None:
