@@ -103,10 +103,8 @@ def published_iid(result: Result) -> Iterator[str]:
 
 
 def shards(result: Result) -> Iterator[str]:
-    yield (
-        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise. "
-        "While cells were written, workers were killed and the calls interrupted."
-    )
+    what = "genes, preset `small`, 1 thread a process, unless stated otherwise. A worker was killed during writing."
+    yield f"{result['data']['n_genes']:,} {what}"
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
     moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
     moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
