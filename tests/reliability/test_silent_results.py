@@ -8,6 +8,7 @@ import pytest
 from anndata import AnnData
 from small_cells import simulated_cells, trained_model
 
+from scdiffgen.datasets import simulate_cite
 from scdiffgen.metrics import evaluate
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.responses import _pseudobulks
@@ -29,6 +30,13 @@ def test_registration_warns_that_covariates_prevent_measured_responses() -> None
     with warnings.catch_warnings(action="error"):
         TokenDiffusion.setup_anndata(screen(), **KEYS)
         TokenDiffusion.setup_anndata(screen(), continuous_covariate_keys=["age"])
+
+
+def test_registration_warns_that_modalities_prevent_measured_responses() -> None:
+    mdata = simulate_cite(60, n_genes=20, n_proteins=4)
+    mdata.obs["drug"] = np.resize(["DMSO", "X"], mdata.n_obs)
+    with pytest.warns(UserWarning, match="`setup_mudata` with `perturbation_key`: measured responses"):
+        TokenDiffusion.setup_mudata(mdata, perturbation_key="drug", control="DMSO")
 
 
 def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

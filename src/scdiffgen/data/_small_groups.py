@@ -15,6 +15,7 @@ from scdiffgen.data._registered import (
     condition_specs,
     field_state,
     group_codes,
+    modality_names,
     registered_conditions,
     required_state,
 )
@@ -43,13 +44,14 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 
 
 def warn_of_screen_design(manager: AnnDataManager) -> None:
-    """Warn once of treatments that share no batch with control cells, and of numbers beside treatments."""
+    """Warn once of treatments that share no batch with control cells, and of registrations without transfer."""
     specs = {spec.registry_key: spec for spec in condition_specs(manager)}
-    if {REGISTRY_KEYS.CONTINUOUS_COVARIATES, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
+    numbers = [spec.name for spec in specs.values() if spec.is_number]
+    if REGISTRY_KEYS.PERTURBATION in specs and (numbers or modality_names(manager.registry)):
         warn_user(
-            f"`continuous_covariate_keys={[spec.name for spec in specs.values() if spec.is_number]}` with "
-            "`perturbation_key`: measured responses are not transferred; the effect network predicts them. Leave out "
-            "`continuous_covariate_keys` to predict responses from measured cells."
+            f"{f'`continuous_covariate_keys={numbers}`' if numbers else '`setup_mudata`'} with `perturbation_key`: "
+            "measured responses are not transferred; the effect network predicts them. Call `setup_anndata` "
+            "without continuous covariates to predict responses from measured cells."
         )
     if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
         return
@@ -70,9 +72,8 @@ def warn_of_screen_design(manager: AnnDataManager) -> None:
     warn_user(
         f"Treatment and batch are confounded: no {batch.name!r} holds both control cells and cells of {listed(named)}. "
         f"Treated cells are in {listed(batches[has_cells[confounded].any(axis=0)])}, control cells in "
-        f"{listed(batches[has_controls])}. The batch effect cannot be separated from the response: read the size of "
-        "predicted responses as an upper bound. Register another column as batch only if it has batches with both "
-        "treated and control cells."
+        f"{listed(batches[has_controls])}. The batch effect cannot be separated from the response, so predictions "
+        "contain both. Register another column as batch only if its batches hold both treated and control cells."
     )
 
 
@@ -85,8 +86,7 @@ def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Regist
     if len(few):
         warn_user(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
-            f"{in_words(groups.iloc[few], n_cells[few])}. They may resemble cells of other "
-            "groups."
+            f"{in_words(groups.iloc[few], n_cells[few])}. They may resemble cells of other groups."
         )
 
 
