@@ -1,4 +1,4 @@
-"""Networks: they know no diffusion and no AnnData. Files in this folder are the default network."""
+"""Neural networks, independent of diffusion processes and AnnData; this folder holds the default network."""
 
 from ._attention import Attention
 from ._categories import TableEmbedding

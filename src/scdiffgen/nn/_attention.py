@@ -1,4 +1,4 @@
-"""Multi-head attention, whose queries and keys may be rotated by angles."""
+"""Multi-head attention with optional rotary position encoding of queries and keys."""
 
 from contextlib import nullcontext
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """Multi-head attention within a row, or to sources."""
+    """Multi-head self-attention, or cross-attention if ``source_dim`` is given."""
 
     def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
         super().__init__()
@@ -22,10 +22,10 @@ class Attention(nn.Module):
         self.out = nn.Linear(dim, dim)
 
     def forward(self, queries: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
-        """What each query ``(cells, queries, dim)`` takes from the sources; keys may be rotated by angles."""
-        # Angles are (cells, sources, dim / heads / 2); queries without separate sources are rotated, too.
+        """Attend from queries ``(cells, queries, dim)`` to the sources, by default to the queries themselves."""
+        # Angles (cells, sources, dim / heads / 2) rotate the keys, and in self-attention the queries as well.
         query, key, value = self._heads(queries, sources, angles)
-        is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # attention in half precision on a CPU
+        is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # half precision on a CPU
         if is_slow:
             query, key, value = query.float(), key.float(), value.float()
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
@@ -33,7 +33,7 @@ class Attention(nn.Module):
         return self.out(attended.transpose(1, 2).flatten(2))
 
     def _heads(self, queries: Tensor, sources: Tensor | None, angles: Tensor | None) -> tuple[Tensor, ...]:
-        """Queries, keys and values ``(cells, heads, vectors, dim / heads)``."""
+        """Return queries, keys and values ``(cells, heads, vectors, dim / heads)``."""
         if sources is None:
             projected = self.project(queries).chunk(3, dim=2)
         else:
@@ -46,7 +46,7 @@ class Attention(nn.Module):
 
 
 def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
-    """Rotate pairs of neighbouring components (Su et al. 2021, "RoFormer", equation 34); an odd last one stays."""
+    """Rotate pairs of adjacent components (Su et al. 2021, "RoFormer", equation 34), except an odd last component."""
     n_planes = vectors.shape[-1] // 2
     cos, sin = angles.cos(), angles.sin()
     first, second = vectors[..., 0 : 2 * n_planes : 2], vectors[..., 1 : 2 * n_planes : 2]

@@ -1,4 +1,4 @@
-"""Embed the conditions of a cell: one vector for each registered condition, in the order of registration."""
+"""Embeddings of conditions: one vector for each registered condition of a cell, in the order of registration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,31 +16,31 @@ from ._shapes import Slots
 
 
 def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
-    """Put zeros wherever a condition is padding or missing, whatever was there; then its mask is False, too."""
+    """Set ids, values and mask of padding and of missing conditions to zero."""
     mask = condition.mask & condition.given[:, None]
     values = condition.values.to(dtype).masked_fill(~mask, 0.0)
     return condition._replace(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask)
 
 
 def embed_categories(spec: ConditionSpec, dim: int) -> nn.Module:
-    """Embed the ids of a condition: by feature vectors where it has them, otherwise by learned ones."""
+    """Make the embedding of the categories of a condition: of its feature vectors if it has any, else a table."""
     return FeatureEmbedding(spec.n_features, dim) if spec.n_features else TableEmbedding(spec.n_categories, dim)
 
 
 class PartEmbedding(nn.Module):
-    """Embed each part of a set by its id and its dose; NaN, no dose given, has a learned vector."""
+    """Embedding of each part of a set by its id and its dose; a learned vector stands for a missing dose (NaN)."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
         self.categories = embed_categories(spec, dim)
-        self.transform = spec.transform  # brings doses to order one
+        self.transform = spec.transform  # scales doses to order one
         self.dose = NUMBER_EMBEDDINGS[options.number_embedding](dim) if spec.has_values else None
         if spec.has_values:
             self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
             self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, parts: Condition[Tensor]) -> Slots:
-        """Embed all slots; what it makes of empty ones is not to be used."""
+        """Embed all slots; the embeddings of empty slots are meaningless and have to be masked."""
         what = self.categories(parts.ids)
         if self.dose is None:
             return what
@@ -50,18 +50,18 @@ class PartEmbedding(nn.Module):
 
 
 class Embedder(nn.Module):
-    """A condition, whose padding is cleared, to one vector a cell."""
+    """Base class of embedders of a condition with cleared padding, one vector per cell."""
 
     empty_is_control = False
-    """Whether a cell without any part is a control, or one whose condition is missing."""
+    """Whether a cell without any part is a control; otherwise its condition is missing."""
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int]) -> None:
-        """Append feature vectors ``(new, n_features)`` of new categories, and their components if there are any."""
+        """Append feature vectors ``(new, n_features)`` of new categories, and their components if they have any."""
         extend_features(self, name, vectors)
 
 
 class NumberEmbedder(Embedder):
-    """Embed one number a cell, brought to order one by a transform, through a perceptron."""
+    """Embedding of one number per cell, transformed to order one, followed by a perceptron."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class NumberEmbedder(Embedder):
 
 
 class LabelEmbedder(Embedder):
-    """Embed a label, or a path in a hierarchy as the sum over its known levels, whose tables start at zero."""
+    """Embedding of a label, or of a path in a hierarchy as the sum over its given levels, initially zero."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -91,11 +91,11 @@ EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] =
     "category": LabelEmbedder,
     "hierarchy": LabelEmbedder,
 }
-"""Embedders by the kind of the condition; that of sets, which are effects by default, is a variant."""
+"""Embedders by kind of condition. Sets have an effect network by default; their embedder is in ``variants``."""
 
 
 class ConditionEmbedder(nn.Module):
-    """Embed every registered condition; a missing one has a learned *null* vector, an empty set is a control."""
+    """Embeddings of all registered conditions; a learned *null* vector stands for a missing condition."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ConditionEmbedder(nn.Module):
     def forward(
         self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
-        """Embed the conditions, in the order of ``specs``; one that is left out is missing in all cells."""
+        """Embed the conditions in the order of ``specs``; an omitted condition is missing in all cells."""
         for name in conditions:
             self._index(name)
         null = self.null.expand(n_cells, -1, -1)
@@ -128,18 +128,18 @@ class ConditionEmbedder(nn.Module):
     def numbers(
         self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions"]:
-        """Transformed number of each condition: the mean over its parts that have one, 0 where none has."""
+        """Average the transformed values (doses) of each condition over its parts; 0 if no part has a value."""
         numbers = self.null.new_zeros(n_cells, len(self.names))
         for index, transform in self.transforms.items():
             if self.names[index] in conditions:
                 parts = clear_padding(conditions[self.names[index]], numbers.dtype)
-                there = parts.mask & ~parts.values.isnan()
+                has_value = parts.mask & ~parts.values.isnan()
                 values = transform(parts.values.nan_to_num(nan=0.0))
-                numbers[:, index] = values.masked_fill(~there, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+                numbers[:, index] = values.masked_fill(~has_value, 0.0).sum(dim=1) / has_value.sum(dim=1).clamp(min=1)
         return numbers
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
-        """Append feature vectors ``(new, n_features)`` of new categories (ids follow on), and their components."""
+        """Append feature vectors ``(new, n_features)`` and components of new categories; ids continue."""
         self.embedders[self._index(name)].extend_features(name, vectors, components)
 
     def _index(self, name: str) -> int:
@@ -154,7 +154,7 @@ class ConditionEmbedder(nn.Module):
 
 
 class UniversalCombination(nn.Module):
-    """Combine the vectors of all conditions into one: concatenated, then a perceptron; zero without conditions."""
+    """Perceptron of the concatenated vectors of all conditions; zero if there are no conditions."""
 
     def __init__(self, n_conditions: int, dim: int) -> None:
         super().__init__()

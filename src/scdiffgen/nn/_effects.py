@@ -26,7 +26,7 @@ EFFECT_READOUT_DIM = 8
 
 
 class EffectNetwork(nn.Module):
-    """Predict contributions of interventions to gene scores; half the size of the base network."""
+    """Network of the contributions of interventions to gene scores, half the size of the base network."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class EffectNetwork(nn.Module):
         self.name = spec.name
         size = replace(
             size,
-            # Each pass has one vector to be conditioned on, that of an intervention.
+            # Each pass is conditioned on one vector, that of one intervention.
             options=replace(size.options, conditioning="adaln", attention_numbers="embedded"),
             token_dim=max(size.token_dim // (2 * size.n_heads), 1) * size.n_heads,
             n_layers=max(size.n_layers // 2, 1),
@@ -60,17 +60,17 @@ class EffectNetwork(nn.Module):
         self.interaction_weights = nn.Parameter(torch.zeros(n_hidden, n_genes)) if spec.n_slots > 1 else None
 
     def forward(self, state: Genes, level: Levels, library: Levels, condition: Condition[Tensor]) -> Genes:
-        """Scores to add; exactly zero where there is no intervention, or it is missing."""
+        """Predict the gene scores to add; exactly zero without interventions, or if they are missing."""
         condition = clear_padding(condition, self.gene_weights.dtype)
         mask, vectors, gates = condition.mask, self.embed(condition), self.gates(condition)
         gene_sums = self.trunk.encoder.read(state)
 
         def hidden(rows: Tensor, vectors: Tensor, gate: Tensor) -> Tensor:
-            """Sum of ``gate * h`` over the interventions of each cell ``(cells, hidden)``, one intervention a row."""
+            """Sum ``gate * h`` over the interventions of each cell ``(cells, hidden)``; a row is one intervention."""
             conditioning = self.trunk.conditioning(level[rows], library[rows], vectors)
             tokens = self.trunk(gene_sums.index_select(0, rows), conditioning)
-            found = torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]]).flatten(1)
-            gated = found * gate[:, None]  # in low precision, the product may have another type than its factors
+            features = torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]]).flatten(1)
+            gated = features * gate[:, None]  # under autocast, the product may have another dtype than its factors
             return gated.new_zeros(len(library), gated.shape[1]).index_add(0, rows, gated)
 
         rows, slots = mask.nonzero(as_tuple=True)
@@ -85,32 +85,32 @@ class EffectNetwork(nn.Module):
         return scores + paired @ self.interaction_weights[: paired.shape[1]]
 
     def gates(self, condition: Condition[Tensor]) -> Float[Tensor, "cells slots"]:
-        """How much of its full effect each intervention has at its dose, in [0, 1)."""
+        """Evaluate the Hill curve: the fraction of the full effect of each intervention at its dose, in [0, 1]."""
         if self.half_dose is None:
             return condition.mask.to(self.gene_weights.dtype)
-        full = condition.values.isnan() | condition.values.isinf()  # no dose given: the full effect
+        full = condition.values.isnan() | condition.values.isinf()  # a missing or infinite dose has the full effect
         dose = condition.values.masked_fill(full, 1.0)  # infinities would make gradients of the half-maximal dose NaN
         half = self.half_dose.exp()[condition.ids]
         return torch.where(full, 1.0, dose / (dose + half)) * condition.mask
 
     def extend_features(self, vectors: Float[Tensor, "new n_features"]) -> None:
-        """Append feature vectors of interventions (their ids follow on), with the median half-maximal dose."""
+        """Append feature vectors of new interventions (ids continue), with the median half-maximal dose."""
         extend_features(self.embed, self.name, vectors)
         if self.half_dose is not None:
-            known = self.half_dose.detach()
-            extended = torch.cat([known, known.median().expand(len(vectors))])
+            log_dose = self.half_dose.detach()
+            extended = torch.cat([log_dose, log_dose.median().expand(len(vectors))])
             self.half_dose = nn.Parameter(extended, requires_grad=self.half_dose.requires_grad)
 
     @torch.no_grad()
     def share_half_dose(self, trained: Int[Tensor, " ids"]) -> None:
-        """Give interventions that no training cell had the median half-maximal dose of those that some had."""
+        """Set the half-maximal dose of interventions without training cells to the median of the trained ones."""
         if self.half_dose is not None and len(trained):
-            known = self.half_dose[trained].clone()
-            self.half_dose.fill_(known.median())
-            self.half_dose[trained] = known
+            log_dose = self.half_dose[trained].clone()
+            self.half_dose.fill_(log_dose.median())
+            self.half_dose[trained] = log_dose
 
     @property
     def features(self) -> Float[Tensor, "interventions n_features"] | None:
-        """Feature vectors of the interventions, if they have any."""
+        """Feature vectors of the interventions, or None."""
         table = feature_table(self.embed)
         return None if table is None else table.vectors

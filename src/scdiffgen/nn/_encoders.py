@@ -1,4 +1,4 @@
-"""Genes to tokens: ``read`` sees the corrupted cells, ``forward`` the conditioning as well."""
+"""Encoder from genes to tokens: ``read`` takes the corrupted cells, ``forward`` adds the conditioning."""
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +10,10 @@ from .variants._embedding_forms import N_FUNCTIONS, ExpressionFunctions
 
 
 class CountEncoder(nn.Module):
-    r"""Two-layer perceptron from cells to tokens, whose hidden layer is shifted by the conditioning.
+    r"""Two-layer perceptron from cells to tokens, with a hidden layer that is shifted by the conditioning.
 
-    It begins with sums over genes, of ``log1p(counts)``, of values, or with ``expression_embedding``
-    :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, :math:`a_j` being learned from :math:`a_0(x) = x`, :math:`B_0 = 1`.
+    The first layer is a weighted sum over genes of ``log1p(counts)`` or of values; with ``expression_embedding``
+    :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, learned :math:`a_j`, initially :math:`a_0(x) = x`, :math:`B_0 = 1`.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
@@ -30,7 +30,7 @@ class CountEncoder(nn.Module):
         self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
 
     def read(self, state: Genes) -> Sums:
-        """Weighted sums; of CSR counts their cost follows the non-zeros, not the genes."""
+        """Compute the weighted sums over genes; for CSR counts, the cost is proportional to the non-zeros."""
         if self.functions is not None and self.mix is not None:
             return self.functions.weighted_sums(state, self.weight, self.mix, self.input_kind)
         if self.input_kind == "values":
@@ -43,6 +43,6 @@ class CountEncoder(nn.Module):
         )
 
     def forward(self, gene_sums: Sums, conditioning: CellVector) -> Tokens:
-        """Tokens from :meth:`read` and the conditioning."""
+        """Compute tokens from the sums of :meth:`read` and the conditioning."""
         hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
         return self.to_tokens(hidden).unflatten(1, (-1, self.token_dim))

@@ -1,4 +1,4 @@
-"""The whole network: corrupted cell, noise level, library size and conditions to tokens, and to scores of the genes."""
+"""The complete network, from corrupted cell, noise level, library size and conditions to tokens and gene scores."""
 
 from typing import NamedTuple
 
@@ -16,15 +16,15 @@ from .variants._embedding_forms import FIXED_POSITIONS
 
 
 class Conditioning(NamedTuple):
-    """What encoder, transformer and read-out are conditioned on."""
+    """Conditioning of the encoder, the transformer and the read-out."""
 
-    vector: Tensor  # (cells, conditioning_dim), of noise level and library size; with "adaln" also of the conditions
-    sequence: Tensor | None = None  # (cells, vectors, conditioning_dim), of the conditions otherwise
-    angles: Tensor | None = None  # (cells, vectors, planes), by which these are rotated
+    vector: Tensor  # (cells, conditioning_dim): noise level and library size; with "adaln" also the conditions
+    sequence: Tensor | None = None  # (cells, vectors, conditioning_dim): the conditions, unless "adaln"
+    angles: Tensor | None = None  # (cells, vectors, planes): rotation angles of the sequence
 
 
 class TokenTrunk(nn.Module):
-    """Encoder and transformer of ``"counts"`` or of dense ``"values"``, conditioned on levels and conditions."""
+    """Encoder and transformer of ``"counts"`` or of dense ``"values"``, with noise level and conditions as inputs."""
 
     positions: Tensor
 
@@ -48,7 +48,7 @@ class TokenTrunk(nn.Module):
     def conditioning(
         self, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> Conditioning:
-        """Join noise level and library size with the conditions; numbers are needed if they rotate."""
+        """Embed noise level and library size and join them with the conditions; only rotations need ``numbers``."""
         log_level, log_library = torch.log1p(level) if self.input_kind == "counts" else level, torch.log1p(library)
         noise, depth = self.embed_level(log_level).flatten(1), self.embed_library(log_library).flatten(1)
         if self.kind == "adaln":
@@ -62,12 +62,12 @@ class TokenTrunk(nn.Module):
         return Conditioning(vector, condition, angles)
 
     def forward(self, gene_sums: Sums, conditioning: Conditioning) -> Tokens:
-        """Tokens from the encoder's first part."""
+        """Compute tokens from the sums of ``encoder.read``."""
         return self.transformer(self.encoder(gene_sums, conditioning.vector) + self.positions, *conditioning)
 
 
 class ScoreNetwork(nn.Module):
-    """Encoder, transformer over the tokens, read-out: one score a gene."""
+    """Encoder, token transformer and read-out, with one score per gene."""
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class ScoreNetwork(nn.Module):
     def read(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> tuple[Genes, CellVector]:
-        """Scores of the genes in corrupted cells, and what they were conditioned on."""
+        """Compute gene scores of corrupted cells, and return the conditioning vector."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
         return self.readout(tokens), conditioning.vector
@@ -85,13 +85,13 @@ class ScoreNetwork(nn.Module):
     def tokens(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> Tokens:
-        """Tokens after the transformer."""
+        """Compute the tokens after the transformer."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
 
 
 class TokenNetwork(ScoreNetwork):
-    """Network of counts, whose scores are those of the next molecule, with an urn term."""
+    """Network of counts, with gene scores and an urn term for the next molecule."""
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__(n_genes, size, "counts")
@@ -100,6 +100,6 @@ class TokenNetwork(ScoreNetwork):
     def forward(
         self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> GeneScores:
-        """Scores of the genes for the next molecule, given those that are there, CSR or dense."""
+        """Compute gene scores of the next molecule, given the present molecules (CSR or dense)."""
         scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
         return self.urn(scores, conditioning, n_molecules)

@@ -1,4 +1,4 @@
-"""Number embeddings ``(...)`` to ``(..., dim)`` of numbers of order one; magnitudes are clipped at ``LARGEST``."""
+"""Embeddings ``(..., dim)`` of numbers ``(...)`` of order one; magnitudes are clipped at ``LARGEST``."""
 
 import math
 from typing import Any, ClassVar
@@ -10,26 +10,26 @@ from torch import Tensor, nn
 from ._options import NumberKind
 
 LARGEST = 2.0**20
-"""Largest magnitude that is distinguished: float32 resolves no more than 1/8 there, so finer phases would be noise."""
+"""Clipping bound of magnitudes. Beyond it, the spacing of float32 exceeds 1/8, and phases would be noise."""
 
-LOG_COUNT_PERIOD = 0.5  # shortest period of waves over logarithms of counts, which run to about 12
+LOG_COUNT_PERIOD = 0.5  # shortest period for log counts, which reach about 12
 
 Numbers = Float[Tensor, "*shape"]
 Embedded = Float[Tensor, "*shape {self.dim}"]
 
 
 class NumberEmbedding(nn.Module):
-    """A map from a number to a vector of length ``dim``."""
+    """Base class of maps from a number to a vector of length ``dim``."""
 
     for_log_counts: ClassVar[dict[str, Any]] = {}
-    """Arguments of an embedding of logarithms of counts."""
+    """Arguments for embeddings of log counts."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
 
     def forward(self, numbers: Numbers) -> Embedded:
-        """Embed numbers of any shape; the vectors lie along a new last axis."""
+        """Embed numbers of any shape, with a new last axis."""
         return self._embed(numbers.clamp(-LARGEST, LARGEST))
 
     def _embed(self, numbers: Numbers) -> Embedded:
@@ -37,12 +37,12 @@ class NumberEmbedding(nn.Module):
 
 
 def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
-    """Angular frequencies from that of ``max_period`` up to that of ``min_period``, in equal ratios."""
+    """Return geometrically spaced angular frequencies, from ``max_period`` to ``min_period``."""
     return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
 
 
 class WaveEmbedding(NumberEmbedding):
-    """Sines of the number at some frequencies, then the cosines; an odd ``dim`` drops the last cosine."""
+    """Sines, then cosines, of the number at several frequencies; an odd ``dim`` omits the last cosine."""
 
     frequencies: Tensor
 
@@ -65,6 +65,6 @@ NUMBER_EMBEDDINGS: dict[NumberKind, type[NumberEmbedding]] = {"sinusoidal": Sinu
 
 
 def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
-    """Make an embedding of logarithms of counts, such as noise level and library size."""
+    """Make an embedding of log counts, such as noise level and library size."""
     form = NUMBER_EMBEDDINGS[kind]
     return form(dim, **form.for_log_counts)

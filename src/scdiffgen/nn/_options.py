@@ -121,7 +121,7 @@ class NetworkOptions:
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
         if (self.attention_numbers, self.conditioning) == ("rotated", "adaln"):
             raise ValueError(
-                "`attention_numbers` is 'rotated', which changes nothing where an attention rotates all vectors alike. "
+                "`attention_numbers` is 'rotated', which has no effect if all vectors are rotated by the same angles. "
                 "Pass `conditioning='cross_attention'` or `'concat'`, too."
             )
         check_sizes(self)
@@ -129,7 +129,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class NetworkSize:
-    """All sizes of a network, and its options."""
+    """Sizes and options of a network."""
 
     n_tokens: int = 8
     token_dim: int = 64
@@ -140,7 +140,7 @@ class NetworkSize:
     readout_dim: int = 8
     readout_units: int = 0
     dropout: float = 0.1
-    n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
+    n_levels: int = 1  # number of noise levels and library sizes per cell, one for each modality
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ def check_choices(options: Any) -> None:
 
 
 def check_sizes(options: NetworkOptions | NetworkSize) -> None:
-    """Raise unless each given size is a whole number, and dropout is in [0, 1)."""
+    """Raise unless each given size is a whole number and dropout is in [0, 1)."""
     positive = ("n_tokens", "token_dim", "n_heads", "n_hidden", "conditioning_dim", "readout_dim")
     for name in (*positive, "n_layers", "readout_units"):
         if getattr(options, name, None) is not None:

@@ -1,4 +1,4 @@
-"""The token transformer: pre-norm blocks modulated by the conditioning."""
+"""Token transformer of pre-norm blocks that are modulated by the conditioning."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from .variants._attention_forms import GatedAttention
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    """Scale and shift every token ``(cells, tokens, dim)`` of a cell by the cell's own ``(cells, dim)``."""
+    """Scale and shift the tokens ``(cells, tokens, dim)`` of each cell by vectors ``(cells, dim)``."""
     return tokens * (1 + scale[:, None]) + shift[:, None]
 
 
@@ -28,7 +28,7 @@ class Block(nn.Module):
         nn.init.zeros_(self.modulation.bias)
 
     def forward(self, tokens: Tensor, conditioning: Tensor, angles: Tensor | None = None) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` and conditioning ``(cells, conditioning_dim)`` to tokens."""
+        """Update tokens ``(cells, tokens, dim)`` given the conditioning ``(cells, conditioning_dim)``."""
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.modulation(conditioning).chunk(6, dim=1)
         attended = self.attention(modulate(self.norm_attention(tokens), shift_1, scale_1), angles=angles)
         tokens = tokens + gate_1[:, None] * attended
@@ -36,7 +36,7 @@ class Block(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Blocks over the tokens of one cell, which are conditioned in one of three ways."""
+    """Transformer over the tokens of a cell, conditioned by AdaLN, cross-attention or concatenation."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class TokenTransformer(nn.Module):
     def forward(
         self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None, angles: Tensor | None = None
     ) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; conditions ``(cells, vectors, dim)`` may be rotated by angles."""
+        """Update tokens ``(cells, tokens, dim)``; angles rotate the condition vectors ``(cells, vectors, dim)``."""
         n_tokens, in_block = tokens.shape[1], None
         if self.to_token is not None:
             tokens = torch.cat([tokens, self.to_token(sequence)], dim=1)

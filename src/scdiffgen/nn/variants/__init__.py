@@ -1,5 +1,5 @@
-"""Forms of the network that exist to be compared with the default one, which the folder above holds alone.
+"""Alternative components of the network, for comparisons with the default ones of the folder above.
 
-A file holds the forms of one part. ``_table.py`` registers each by its name in :class:`NetworkOptions`, beside the
-default, so nothing else has to know a form. Weights keep their names, because saved models are loaded by them.
+Each file holds the alternatives of one component. ``_table.py`` registers them under their names in
+:class:`NetworkOptions`. Names of weights must not change, because saved models are loaded by them.
 """

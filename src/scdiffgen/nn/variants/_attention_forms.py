@@ -1,4 +1,4 @@
-"""Attention to conditions, and angles by which numbers rotate queries and keys, not values."""
+"""Cross-attention to conditions, and rotation angles of queries and keys from numbers."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from scdiffgen.nn._options import NetworkSize
 
 
 class GatedAttention(nn.Module):
-    """Attention to the conditions, behind a zero-initialised gate."""
+    """Cross-attention to the conditions with a zero-initialised gate."""
 
     def __init__(self, dim: int, n_heads: int, source_dim: int) -> None:
         super().__init__()
@@ -21,12 +21,12 @@ class GatedAttention(nn.Module):
         self.gate = nn.Parameter(torch.zeros(dim))
 
     def forward(self, tokens: Tensor, sources: Tensor, angles: Tensor | None = None) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; angles, of the sources, are ``(cells, sources, planes)``."""
+        """Update tokens ``(cells, tokens, dim)``; angles ``(cells, sources, planes)`` rotate the sources."""
         return tokens + self.gate * self.attention(self.norm(tokens), sources, angles=angles)
 
 
 class PlaneAngles(nn.Module):
-    """Angles proportional to some numbers, among which the planes of a head are dealt out evenly (axial)."""
+    """Rotation angles proportional to numbers, which share the planes of a head evenly (axial rotary encoding)."""
 
     owner: Tensor
     frequencies: Tensor
@@ -36,8 +36,8 @@ class PlaneAngles(nn.Module):
         n_numbers = len(min_periods)
         if n_planes < n_numbers:
             raise ValueError(
-                f"A head of {n_planes} planes (half its length) is too short to be rotated by {n_numbers} numbers. "
-                "Pass a larger `token_dim`, fewer `n_heads`, or numbers that are embedded."
+                f"A head of {n_planes} planes (half its length) is too short for rotations by {n_numbers} numbers. "
+                "Pass a larger `token_dim`, fewer `n_heads`, or `attention_numbers='embedded'`."
             )
         owner = torch.arange(n_planes) * n_numbers // n_planes
         frequencies = [geometric_frequencies(int((owner == i).sum()), p, 50.0) for i, p in enumerate(min_periods)]
@@ -49,7 +49,7 @@ class PlaneAngles(nn.Module):
 
 
 class Rotations(nn.Module):
-    """Angles of conditions by their number, and of the level by noise and library sizes."""
+    """Rotation angles of the conditions and of the vector of noise level and library size."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -58,5 +58,5 @@ class Rotations(nn.Module):
         self.level = PlaneAngles(n_planes, 2 * size.n_levels * [LOG_COUNT_PERIOD])
 
     def forward(self, levels: Float[Tensor, "cells levels"], numbers: Float[Tensor, "cells n_conditions"]) -> Tensor:
-        """Angles ``(cells, n_conditions + 1, planes)`` by numbers, and by logarithms of noise levels and libraries."""
+        """Compute angles ``(cells, n_conditions + 1, planes)`` from numbers, log noise levels and log library sizes."""
         return torch.cat([self.condition(numbers[..., None]), self.level(levels)[:, None]], dim=1)

@@ -1,4 +1,4 @@
-"""Cells to a few tokens and back, without noise: the first stage of latent diffusion."""
+"""Token autoencoder of counts, the first stage of latent diffusion."""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from scdiffgen.nn._shapes import Genes, Hidden, Levels, Tokens
 
 
 class CountLikelihood(nn.Module):
-    """Negative binomial with a dispersion for each gene."""
+    """Negative binomial likelihood with one inverse dispersion per gene."""
 
     def __init__(self, n_genes: int) -> None:
         super().__init__()
@@ -22,11 +22,11 @@ class CountLikelihood(nn.Module):
 
     @torch.no_grad()
     def start(self, inverse_dispersions: Tensor) -> None:
-        """Start from a theta ``(genes,)`` of variance mean + mean^2 / theta, at most 150."""
+        """Initialise the inverse dispersion theta ``(genes,)``, at most 150; the variance is mean + mean^2 / theta."""
         self.log_dispersion.copy_(inverse_dispersions.log().clamp(max=5.0))
 
     def log_prob(self, counts: Genes, mean: Genes) -> Genes:
-        """Log-probability of each count given its mean."""
+        """Compute the log-probability of each count given its mean."""
         return NegativeBinomial(mu=mean, theta=self.log_dispersion.exp(), validate_args=False).log_prob(counts)
 
     @torch.no_grad()
@@ -37,7 +37,7 @@ class CountLikelihood(nn.Module):
 
 
 class TokenAutoencoder(nn.Module):
-    """Encoder, short tokens of root mean square 1, additive read-out, likelihood at the observed library size."""
+    """Autoencoder with tokens of root mean square 1, an additive read-out and a likelihood given the library size."""
 
     def __init__(self, n_genes: int, size: NetworkSize, latent_dim: int) -> None:
         super().__init__()
@@ -49,21 +49,21 @@ class TokenAutoencoder(nn.Module):
         self.likelihood = CountLikelihood(n_genes)
 
     def encode(self, counts: Genes, library: Levels) -> Tokens:
-        """Tokens of CSR counts with library sizes."""
+        """Encode CSR counts with library sizes as tokens."""
         conditioning = self.embed_library(torch.log1p(library))
         tokens = self.to_latent(self.encoder(self.encoder.read(counts), conditioning))
         return F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5
 
     def shares(self, latent: Tokens) -> Genes:
-        """Shares of the genes that tokens stand for."""
+        """Decode tokens to the expected shares of the genes."""
         return self.readout(self.from_latent(latent)).softmax(1)
 
     def hidden(self, latent: Tokens) -> Hidden:
-        """Hidden vector of each token, by which it contributes to the genes."""
+        """Compute the hidden vector of each token in the read-out."""
         return self.readout.hidden(self.from_latent(latent))
 
     def log_prob(self, latent: Tokens, counts: Genes, library: Levels) -> Float[Tensor, " cells"]:
-        """Log-likelihood of CSR counts given their tokens."""
+        """Compute the log-likelihood of CSR counts given their tokens."""
         return self.likelihood.log_prob(counts.to_dense(), self.shares(latent) * library[:, None]).sum(1)
 
     def sample(self, latent: Tokens, library: Levels, generator: torch.Generator | None = None) -> Genes:

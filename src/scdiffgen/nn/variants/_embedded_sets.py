@@ -1,4 +1,4 @@
-"""Sets of interventions embedded as other conditions are, in place of effects."""
+"""Embeddings of sets of interventions, the alternative to effect networks."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from scdiffgen.nn._shapes import Slots
 
 
 class AttentionPooling(nn.Module):
-    """Multi-dimensional attention over the parts, through a perceptron (Shen et al. 2018, "DiSAN")."""
+    """Multi-dimensional attention pooling over the parts, then a perceptron (Shen et al. 2018, "DiSAN")."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -21,16 +21,16 @@ class AttentionPooling(nn.Module):
         self.score = nn.Linear(dim, dim)
 
     def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Pool the vectors of the parts; an empty set is finite."""
+        """Pool the vectors of the parts; the result is finite for an empty set."""
         mask, scores = parts.mask[..., None], self.score(vectors)
-        # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
+        # The most negative finite number instead of -inf, because an empty set would get NaN weights.
         weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
         pooled = (vectors * weights).masked_fill(~mask, 0.0).sum(dim=1)
         return pooled + self.mlp(pooled)
 
 
 class ComponentPooling(nn.Module):
-    """Concatenate one averaged vector a component (knock-out, drug), or a learned one if absent, for a perceptron."""
+    """Perceptron of the mean vector of each component (knock-out, drug), or a learned vector if it is absent."""
 
     components: Tensor
 
@@ -42,7 +42,7 @@ class ComponentPooling(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(self.n_components * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def extend(self, components: Sequence[int]) -> None:
-        """Append the components, known ones, of further categories."""
+        """Append the components of new categories; the components themselves have to be registered."""
         self.components = torch.cat([self.components, self.components.new_tensor(components)])
 
     def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
@@ -56,7 +56,7 @@ class ComponentPooling(nn.Module):
 
 
 class SetEmbedder(Embedder):
-    """Embed a set of parts, pooled or component by component; the empty set, a control, has a learned vector."""
+    """Embedding of a set of parts, pooled over all parts or by component; a control (empty set) is learned."""
 
     empty_is_control = True
 
@@ -67,7 +67,7 @@ class SetEmbedder(Embedder):
         self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
     def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the sets of some cells, padding cleared."""
+        """Embed the sets of cells; padding has to be cleared."""
         pooled = self.pooling(self.parts(parts), parts)
         return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
 

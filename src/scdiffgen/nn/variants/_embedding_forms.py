@@ -1,4 +1,4 @@
-"""Embeddings to compare with sinusoidal numbers, learned positions and plain expression."""
+"""Alternatives to sinusoidal number embeddings, learned positions and log-count inputs."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from scdiffgen.nn._shapes import Genes, Sums
 
 
 class FourierEmbedding(WaveEmbedding):
-    """Sines and cosines at trained Gaussian frequencies (Tancik et al. 2020; Li et al. 2021), of SD 0.1."""
+    """Random Fourier features with trained frequencies of initial SD 0.1 (Tancik et al. 2020; Li et al. 2021)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -36,7 +36,7 @@ class FourierEmbedding(WaveEmbedding):
 
 
 class RotaryEmbedding(NumberEmbedding):
-    """One learned vector, rotated by angles proportional to the number."""
+    """Rotary embedding: one learned vector, rotated by angles proportional to the number."""
 
     for_log_counts: ClassVar[dict[str, Any]] = {"min_period": LOG_COUNT_PERIOD}
     frequencies: Tensor
@@ -46,14 +46,14 @@ class RotaryEmbedding(NumberEmbedding):
             raise ValueError(f"`dim` is {dim}, but RotaryEmbedding needs at least 2. Pass a larger `dim`.")
         super().__init__(dim)
         self.register_buffer("frequencies", geometric_frequencies(dim // 2, min_period, max_period))
-        self.start = nn.Parameter(torch.ones(dim))  # at first all planes have the same weight
+        self.start = nn.Parameter(torch.ones(dim))  # all planes initially have the same weight
 
     def _embed(self, numbers: Numbers) -> Embedded:
         return rotate(self.start.expand(*numbers.shape, self.dim), numbers[..., None] * self.frequencies)
 
 
 class DirectEmbedding(NumberEmbedding):
-    """Sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, through a perceptron; s = 0.1."""
+    """Perceptron of sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, with s = 0.1."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -67,16 +67,16 @@ class DirectEmbedding(NumberEmbedding):
 
 MAX_EXPONENT = int(math.log2(LARGEST)) + 1
 MIN_EXPONENT = 2 - MAX_EXPONENT
-"""Binary exponents, of magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones share the lowest."""
+"""Range of binary exponents, for magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones are clamped."""
 
 N_SIGNS = 3
 N_EXPONENTS = MAX_EXPONENT - MIN_EXPONENT + 2  # the first is for zero
 N_MANTISSAS = 8
-"""Bins of the mantissa: magnitudes closer than a share of ``1 / (2 * N_MANTISSAS)`` may fall in one bin."""
+"""Bins of the mantissa: magnitudes with a relative difference below ``1 / (2 * N_MANTISSAS)`` may share a bin."""
 
 
 def number_bins(numbers: Numbers, n_mantissas: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Bins of sign (negative, zero, positive), binary exponent and mantissa, from the smallest; zero has its own."""
+    """Bin numbers by sign (negative, zero, positive), binary exponent and mantissa; zero has its own bins."""
     mantissa, exponent = torch.frexp(numbers.abs())  # mantissa in [1/2, 1), or 0
     is_zero = numbers == 0
     mantissa_bin = ((2 * mantissa - 1) * n_mantissas).long() + 1
@@ -91,7 +91,7 @@ def _table(n_rows: int, dim: int) -> nn.Embedding:
 
 
 class BinEmbedding(NumberEmbedding):
-    """Sum of learned vectors of the sign, the binary exponent and the bin of the mantissa; nothing interpolates."""
+    """Sum of learned vectors of the sign, the binary exponent and the mantissa bin, without interpolation."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -105,7 +105,7 @@ class BinEmbedding(NumberEmbedding):
 
 
 class ExponentEmbedding(NumberEmbedding):
-    """A learned vector for each sign and binary exponent."""
+    """Table of one learned vector for each sign and binary exponent."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -117,7 +117,7 @@ class ExponentEmbedding(NumberEmbedding):
 
 
 class HybridEmbedding(NumberEmbedding):
-    """Half sinusoidal, a quarter a learned function of the number, a quarter a table of exponents, concatenated."""
+    """Concatenation of a sinusoidal (half), a direct (quarter) and an exponent embedding (quarter of ``dim``)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -132,7 +132,7 @@ class HybridEmbedding(NumberEmbedding):
 
 
 def sinusoidal_positions(n_tokens: int, dim: int) -> Tensor:
-    """Sines and cosines of the place, of the frequencies of Vaswani et al. (2017) ``(tokens, dim)``."""
+    """Compute the sinusoidal position embeddings ``(tokens, dim)`` of Vaswani et al. (2017)."""
     waves = SinusoidalEmbedding(dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
     return waves(torch.arange(n_tokens, dtype=torch.float32))
 
@@ -149,7 +149,7 @@ N_FUNCTIONS = 4
 
 
 class ExpressionFunctions(nn.Module):
-    """Learned functions of expression, linear in its embedding; 0 of 0. The first begins as the identity."""
+    """Learned functions of expression, linear in its embedding and 0 at 0; the first is initially the identity."""
 
     def __init__(self, kind: NumberKind) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class ExpressionFunctions(nn.Module):
         return learned + F.pad(expression[..., None], (0, N_FUNCTIONS - 1))
 
     def weighted_sums(self, state: Genes, weight: Tensor, mix: Tensor, input_kind: InputKind) -> Sums:
-        """Sum genes by ``weight``, functions by ``mix``; genes of a cell with equal counts are summed first."""
+        """Sum over genes by ``weight`` and functions by ``mix``; genes with equal counts are summed first."""
         if input_kind == "values":
             return torch.einsum("cgj,gs,js->cs", self(state), weight, mix)
         counts = state.to_sparse_csr() if state.layout == torch.strided else state

@@ -1,4 +1,4 @@
-"""The table of all forms, by the names that :class:`NetworkOptions` takes."""
+"""Registration of all alternatives under their names in :class:`NetworkOptions`."""
 
 from scdiffgen.nn._condition_embedder import EMBEDDERS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
