@@ -1,4 +1,4 @@
-"""Mathematics of corruption and generation: functions of tensors and of any predictor."""
+"""Forward (corruption) and reverse (generation) processes, as functions of tensors and predictors."""
 
 from ._blocks import (
     BlockPrediction,

@@ -1,8 +1,8 @@
-r"""Several modalities of one cell: each has a block of columns, a library size and a softmax of its own.
+r"""Thinning of cells with several modalities, each with its own block of columns, library size and softmax.
 
-Each modality :math:`m`, of :math:`L_m` molecules, has its own level of thinning; its missing molecules are predicted
-from those of all. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order, :math:`-\log p(x \mid L_1,
-L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}] - \sum_m \log (L_m! / \prod_{g \in m} x_g!)`.
+Each modality :math:`m` with :math:`L_m` molecules has its own level of thinning; its missing molecules are predicted
+from the present molecules of all modalities. With :math:`n` of all :math:`L = \sum_m L_m` molecules present,
+:math:`-\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}] - \sum_m \log (L_m! / \prod_{g \in m} x_g!)`.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ._thinning import Thinned, UrnPrediction, log_shares, thinning_levels
 
 
 class Blocks(NamedTuple):
-    """Columns of the modalities, side by side."""
+    """Numbers of columns of the modalities, in the order of the columns."""
 
     sizes: tuple[int, ...]
 
@@ -34,61 +34,61 @@ class Blocks(NamedTuple):
         return [slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)]
 
     def split(self, cells: csr_matrix) -> list[csr_matrix]:
-        """Cells ``(cells, columns)`` by modality."""
+        """Split cells ``(cells, columns)`` by modality."""
         return [cells[:, columns] for columns in self.slices]
 
     def places(self, counts: Tensor) -> Tensor:
-        """Flat position in ``(cells, modalities)`` of every stored value of a CSR tensor."""
+        """Compute the flat position in ``(cells, modalities)`` of every stored value of a CSR tensor."""
         ends, columns = torch.tensor(list(accumulate(self.sizes)), device=counts.device), counts.col_indices()
         return row_indices(counts) * len(self.sizes) + torch.searchsorted(ends, columns.long(), right=True)
 
     def sums(self, counts: Tensor, values: Tensor) -> Tensor:
-        """Sums ``(cells, modalities)`` of ``values`` that stand at the stored positions of a CSR tensor."""
+        """Sum ``values`` at the stored positions of a CSR tensor by modality ``(cells, modalities)``."""
         total = values.new_zeros(counts.shape[0] * len(self.sizes)).index_add_(0, self.places(counts), values)
         return total.unflatten(0, (counts.shape[0], len(self.sizes)))
 
     def side_by_side(self, positions: Sequence[Tensor]) -> Tensor:
-        """Flat positions in ``(cells, columns)`` from those in each block by itself."""
+        """Convert flat positions within each block to flat positions in ``(cells, columns)``."""
         n_columns = sum(self.sizes)
         blocks = zip(positions, self.sizes, self.starts, strict=True)
         return torch.cat([at // size * n_columns + start + at % size for at, size, start in blocks])
 
     def dense_sums(self, state: Tensor) -> Tensor:
-        """Sums ``(cells, modalities)`` of a dense tensor ``(cells, columns)``."""
+        """Sum a dense tensor ``(cells, columns)`` by modality ``(cells, modalities)``."""
         return torch.stack([block.sum(1) for block in state.split(self.sizes, 1)], dim=1)
 
 
 class BlockPrediction(NamedTuple):
-    """Rates of the next molecule of each modality, those of a modality being compared with each other alone."""
+    """Rates of the next molecule of each modality, normalised within the modality."""
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
-    own: Sequence[bool]  # of each modality, whether each cell has weights of its own; otherwise all have the same
+    own: Sequence[bool]  # for each modality: whether weights differ between cells
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(cells, columns)``, a distribution a modality, for a dense state ``(cells, columns)``."""
-        return torch.cat([urn.log_prob(there) for urn, there in self._urns(state)], dim=1)
+        """Compute log-probabilities ``(cells, columns)``, normalised by modality, for a dense state."""
+        return torch.cat([urn.log_prob(part) for urn, part in self._urns(state)], dim=1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state."""
+        """Compute log-probabilities ``(stored values,)`` at the stored positions of a CSR state."""
         rows, columns, places = row_indices(state), state.col_indices(), self.blocks.places(state)
         log_total = torch.stack([block.logsumexp(1) for block in self.log_rates.split(self.blocks.sizes, 1)], dim=1)
         reinforced = self.weights[rows, columns] * state.values()
         return log_shares(self.log_rates[rows, columns], reinforced, log_total.flatten(), places)
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """Rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
-        return torch.cat([urn.rates_at(there) for urn, there in self._urns(state)], dim=1)
+        """Compute rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
+        return torch.cat([urn.rates_at(part) for urn, part in self._urns(state)], dim=1)
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells, modalities)`` by given rates; each counts for later ones of its modality."""
+        """Draw ``n_molecules`` ``(cells, modalities)`` sequentially from the urn of each modality with given rates."""
         drawn = [urn.draw(part, n, generator) for (urn, part), n in zip(self._urns(rates), n_molecules.T, strict=True)]
         return self.blocks.side_by_side(drawn)
 
     def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:
-        """The urn of each modality, and its part of something ``(cells, columns)``."""
-        parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
+        """Return the urn of each modality with its part of a tensor ``(cells, columns)``."""
+        parts = zip(*(tensor.split(self.blocks.sizes, 1) for tensor in (*self[:2], columns)), strict=True)
         return [
             (UrnPrediction(rates, weights if own else weights[0]), part)
             for own, (rates, weights, part) in zip(self.own, parts, strict=True)
@@ -96,10 +96,10 @@ class BlockPrediction(NamedTuple):
 
 
 def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:
-    """Say of each modality how many molecules are there ``(cells, modalities)``, and how many in the whole cell."""
-    there = thinned.state.values()
-    library = blocks.sums(thinned.state, there + thinned.missing)
-    return thinned._replace(n_molecules=blocks.sums(thinned.state, there), library=library)
+    """Count present molecules and library sizes by modality ``(cells, modalities)``."""
+    kept = thinned.state.values()
+    library = blocks.sums(thinned.state, kept + thinned.missing)
+    return thinned._replace(n_molecules=blocks.sums(thinned.state, kept), library=library)
 
 
 def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: Rng = None) -> Thinned:
@@ -111,14 +111,14 @@ def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: Rng = N
 
 
 def block_loss(prediction: BlockPrediction, thinned: Thinned) -> Tensor:
-    """Cross-entropy ``(cells, modalities)`` of a missing molecule of each modality, nats; 0 where none is missing."""
+    """Compute the cross-entropy ``(cells, modalities)`` of a missing molecule, in nats; 0 if none is missing."""
     missing = thinned.missing * prediction.log_prob_at(thinned.state)
     cross_entropy = -prediction.blocks.sums(thinned.state, missing)
     return cross_entropy / (thinned.library - thinned.n_molecules).clamp(min=1)
 
 
 def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
-    r"""Upper bound ``(cells,)`` on :math:`-\log p(x \mid L_1, L_2, \dots)`, nats, at a uniform number of molecules."""
+    r"""Bound :math:`-\log p(x \mid L_1, L_2, \dots)` ``(cells,)`` in nats from above; ``n_molecules`` is uniform."""
     values, library = counts.values().double(), thinned.library.double()
     n_missing = (library - thinned.n_molecules).sum(1).clamp(min=1)
     cross_entropy = -row_sums(thinned.state, thinned.missing * prediction.log_prob_at(thinned.state)) / n_missing
@@ -127,12 +127,12 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
 
 
 def block_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell."""
-    # Half of the cells have one level for all modalities, the others one each; in half of these some modalities are
-    # kept in full: one of two, of more each with probability 1/2.
+    """Draw the probability ``(cells, modalities)`` of keeping a molecule for each training cell and modality."""
+    # Half of the cells have one level for all modalities, a quarter one level per modality. In the last quarter some
+    # modalities are also complete: one of two, or each of several with probability 1/2, except a predicted one.
     n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)
-    own = torch.stack([thinning_levels(of_modality, generator) for of_modality in library.unbind(1)], dim=1)
+    own = torch.stack([thinning_levels(sizes, generator) for sizes in library.unbind(1)], dim=1)
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, device=library.device, dtype=library.dtype)
@@ -145,7 +145,7 @@ def block_levels(library: Tensor, generator: Rng = None) -> Tensor:
 
 
 def without_blocks(library: Tensor, rate: float, generator: Rng = None) -> Tensor:
-    """Draw modalities to drop ``(cells, modalities)`` at a ``rate`` in [0, 1), never all that a cell has."""
+    """Draw modalities to drop ``(cells, modalities)`` at a ``rate`` in [0, 1); at least one modality remains."""
     uniform = torch.rand(library.shape, generator=generator, device=library.device)
-    kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a modality that the cell has, the most lasting one
+    kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a random measured modality that is never dropped
     return (uniform < rate).scatter(1, kept, False)

@@ -1,4 +1,4 @@
-r"""Draw molecules from urns on the CPU: one compiled pass over sparse cells, without dense rates.
+r"""Urn sampling on the CPU in one compiled pass over sparse cells, without dense rates.
 
 The rates of the next molecule, :math:`A \, p_g + w_g x_g`, are a mixture (Blackwell-MacQueen urn): with probability
 :math:`A / (A + \sum_g w_g x_g)` the molecule is drawn from the prior :math:`p`, otherwise it copies the gene of a
@@ -16,7 +16,7 @@ from torch import Tensor
 from ._draws import Rng
 
 Rows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
-"""A CSR matrix: first position of each cell, genes, counts."""
+"""CSR matrix: start of each cell, genes, counts."""
 
 
 def add_from_urns(
@@ -27,9 +27,9 @@ def add_from_urns(
     n_molecules: Tensor,
     generator: Rng = None,
 ) -> Tensor:
-    """Add ``n_molecules`` ``(cells,)`` to CSR cells, one after the other; genes of a cell come in no order.
+    """Add ``n_molecules`` ``(cells,)`` sequentially to CSR cells; the genes of a cell are returned unsorted.
 
-    Priors ``(cells, genes)`` need not sum to 1, ``concentration`` is ``(cells,)`` and ``weights`` are ``(genes,)``.
+    ``prior`` ``(cells, genes)`` may be unnormalised; ``concentration`` is ``(cells,)`` and ``weights`` ``(genes,)``.
     """
     uniform = torch.rand(int(n_molecules.sum()), generator=generator, dtype=torch.float64)
     urn = prior.float(), concentration.double(), weights.double(), n_molecules, uniform
@@ -39,8 +39,8 @@ def add_from_urns(
     return torch.sparse_csr_tensor(rows, columns, values, state.shape)
 
 
-@njit(cache=True)  # as scanpy does: compiled once, in less than a second
-@no_type_check  # the checks of shapes in tests are not to be compiled
+@njit(cache=True)  # compiled once in less than a second, as in scanpy
+@no_type_check  # excludes the shape checks of tests from compilation
 def _add_molecules(
     prior: NDArray[np.float32],
     concentration: NDArray[np.float64],
@@ -55,7 +55,7 @@ def _add_molecules(
     new_rows = np.zeros(n_cells + 1, np.int64)
     new_columns = np.empty(len(columns) + len(uniform), np.int64)
     new_values = np.zeros(len(new_columns), values.dtype)
-    place = np.full(n_genes, -1)  # of each gene of the cell in the new columns
+    place = np.full(n_genes, -1)  # position of each gene of the cell in the new columns
     prior_sums = np.empty(n_genes)
     end = drawn = 0
     for cell in range(n_cells):
@@ -73,7 +73,7 @@ def _add_molecules(
             else:
                 at = uniform[drawn] * (concentration[cell] + weight)
                 drawn += 1
-                if at >= concentration[cell]:  # which is never so where anything is no number
+                if at >= concentration[cell]:  # False if any value is NaN
                     gene = present[_first_above(weight_sums, entry, at - concentration[cell])]
                 else:
                     gene = _first_above(prior_sums, n_genes, at / concentration[cell] * prior_sum)
@@ -92,7 +92,7 @@ def _add_molecules(
 @njit(cache=True)
 @no_type_check
 def _first_above(sums: NDArray[np.float64], n: int, at: float) -> int:
-    """Position of the first of ``n`` ascending sums that is larger than a number; the last one, if none is."""
+    """Find the first of ``n`` ascending sums that exceeds ``at`` by bisection, or the last sum."""
     low, high = 0, n - 1
     while low < high:
         middle = (low + high) // 2

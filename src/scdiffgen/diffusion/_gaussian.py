@@ -1,4 +1,4 @@
-r"""Diffusion with Gaussian noise: predictions and the weights of their errors.
+r"""Gaussian diffusion: conversions between predictions, and loss weights.
 
 A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
 :math:`v = \alpha' x_0 + \sigma' \epsilon`, each of which determines the others given :math:`x_t`:
@@ -18,13 +18,13 @@ PredictionKind = Literal["x0", "eps", "v"]
 
 
 def add_noise(clean: Tensor, noise: Tensor, level: Level) -> Tensor:
-    """Corrupt data ``(cells, ...)`` to levels ``(cells,)``."""
+    """Add noise to data ``(cells, ...)`` at levels ``(cells,)``."""
     level = level.expand_as(clean)
     return level.alpha * clean + level.sigma * noise
 
 
 def to_clean(predicted: Tensor, kind: PredictionKind, noisy: Tensor, level: Level) -> Tensor:
-    """Data ``(cells, ...)`` that a prediction implies."""
+    """Convert a prediction of data, noise or velocity to the data ``(cells, ...)``."""
     level = level.expand_as(noisy)
     if kind == "x0":
         return predicted
@@ -34,17 +34,17 @@ def to_clean(predicted: Tensor, kind: PredictionKind, noisy: Tensor, level: Leve
 
 
 def to_noise(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
-    """Noise ``(cells, ...)`` that is in ``noisy`` beside the data ``clean``."""
+    """Compute the noise ``(cells, ...)`` in ``noisy`` given the data ``clean``."""
     level = level.expand_as(noisy)
     return (noisy - level.alpha * clean) / level.sigma
 
 
 def error_weight(kind: PredictionKind, level: Level) -> Tensor:
-    """Weight ``(cells,)`` of the squared error of the data, by which it is that of the prediction."""
+    """Compute the weight ``(cells,)`` that converts the squared error of the data to that of the prediction."""
     snr = level.log_snr.exp()
     return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[kind]
 
 
 def gaussian_loss(predicted: Tensor, clean: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean squared error ``(cells,)`` of the data ``(cells, ...)``."""
+    """Compute the weighted mean squared error ``(cells,)`` of the data ``(cells, ...)``."""
     return weight * (predicted - clean).square().flatten(1).mean(1)

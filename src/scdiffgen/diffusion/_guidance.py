@@ -1,6 +1,6 @@
 r"""Classifier-free guidance, :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised.
 
-:math:`\pi_0` is unconditional, :math:`\pi_i` given one condition, or all with a single weight; 1 alone is no guidance.
+:math:`\pi_0` is unconditional, :math:`\pi_i` given one condition, or given all with a single weight (1: no guidance).
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from ._thinning import log_of, within_range
 
 
 class GuidedPrediction(NamedTuple):
-    """An unconditional prediction, moved towards conditional ones."""
+    """Unconditional prediction, extrapolated towards conditional predictions."""
 
     unconditional: MoleculePrediction
     conditional: Sequence[MoleculePrediction]
     scales: Sequence[float]
 
     def log_prob(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
+        """Compute log-probabilities ``(cells, genes)`` of the next molecule given a dense state ``(cells, genes)``."""
         return self._mixed([part.log_prob(state) for part in (self.unconditional, *self.conditional)]).log_softmax(1)
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """Mix rates in their logarithms."""
+        """Combine the log-rates, and return rates ``(cells, genes)``."""
         logs = [log_of(part.rates_at(state)) for part in (self.unconditional, *self.conditional)]
         return within_range(self._mixed(logs)).exp()
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-        """Draw ``n_molecules`` by given rates from an urn whose weights are those of the unconditional prediction."""
+        """Draw ``n_molecules`` by given rates from the urn with the weights of the unconditional prediction."""
         return self.unconditional.draw(rates, n_molecules, generator)
 
     def _mixed(self, parts: Sequence[Tensor]) -> Tensor:
@@ -46,7 +46,7 @@ class GuidedPrediction(NamedTuple):
 def guide(
     unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
 ) -> MoleculePredictor:
-    """Combine predictors into the guided one; a single scale of 1 needs no guidance, so none is evaluated."""
+    """Combine predictors into a guided one; a single scale of 1 returns the conditional predictor itself."""
     if list(scales) == [1.0]:
         return conditional[0]
 
@@ -64,7 +64,7 @@ def guide_denoisers(unconditional: Denoise, conditional: Sequence[Denoise], scal
 
     def denoise(noisy: Tensor, time: Tensor) -> Tensor:
         base = unconditional(noisy, time)
-        moves = [scale * (each(noisy, time) - base) for each, scale in zip(conditional, scales, strict=True)]
+        moves = [scale * (model(noisy, time) - base) for model, scale in zip(conditional, scales, strict=True)]
         return base + torch.stack(moves).sum(0)
 
     return denoise

@@ -1,7 +1,7 @@
-"""Samplers of Gaussian diffusion: plain functions of a bound denoiser, from noise to data along given times, or back.
+"""Samplers of Gaussian diffusion: functions of a denoiser with bound conditions, along given times.
 
-All but the random :func:`ancestral` solve the probability-flow equation in both directions. They return the state at
-the last time, with the noise of that time: the denoiser itself takes the last step.
+All samplers but the stochastic :func:`ancestral` solve the probability-flow ODE, in either direction. They return the
+noisy state at the last time; the denoiser takes the final step.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from ._gaussian import to_noise
 from ._schedules import Schedule
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
-"""``denoise(noisy, time)``: the expected data given a noisy state ``(cells, ...)`` at one time ``()``."""
+"""``denoise(noisy, time)``: expected data given a noisy state ``(cells, ...)`` at one time ``()``."""
 
 NoiseSampler = Callable[[Denoise, Tensor, Tensor, Schedule, Rng], Tensor]
-"""``sampler(denoise, noisy, times, schedule, generator)``: the state at the last time, given that at the first."""
+"""``sampler(denoise, noisy, times, schedule, generator)``: state at the last time, given the state at the first."""
 
 SamplerKind = Literal["ddim", "dpm_solver", "ancestral"]
 
 
 def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
-    r"""Keep the noise, :math:`x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat\epsilon` :cite:p:`song2021denoising`."""
+    r"""Sample by DDIM, :math:`x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat\epsilon` :cite:p:`song2021denoising`."""
     for time, next_time in pairwise(times):
         now, after = schedule(time), schedule(next_time)
         clean = denoise(noisy, time)
@@ -34,12 +34,12 @@ def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, gen
 
 
 def ancestral(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
-    """DDPM's sampler :cite:p:`ho2020denoising`, towards the data only: part of the noise is drawn anew."""
-    # The new part has the variance of the posterior of the next state, sigma_t'^2 (1 - SNR_t / SNR_t').
+    """Sample by DDPM's ancestral sampling :cite:p:`ho2020denoising`, from noise to data only."""
+    # Fresh noise has the posterior variance of the next state, sigma_t'^2 (1 - SNR_t / SNR_t').
     for time, next_time in pairwise(times):
         now, after = schedule(time), schedule(next_time)
         clean = denoise(noisy, time)
-        new = -torch.expm1(now.log_snr - after.log_snr)  # share of the variance
+        new = -torch.expm1(now.log_snr - after.log_snr)  # fraction of the noise variance that is drawn anew
         fresh = torch.randn(noisy.shape, generator=generator, dtype=noisy.dtype, device=noisy.device)
         noise = (1 - new).sqrt() * to_noise(clean, noisy, now) + new.sqrt() * fresh
         noisy = after.alpha * clean + after.sigma * noise
@@ -47,7 +47,7 @@ def ancestral(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule
 
 
 def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
-    """DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step; exact but for extrapolated data."""
+    """Sample by DPM-Solver++(2M) :cite:p:`lu2025dpm`, a second-order multistep solver of one evaluation per step."""
     previous: Tensor | None = None
     last_step = torch.ones_like(times[0])
     for time, next_time in pairwise(times):

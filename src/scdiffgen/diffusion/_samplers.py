@@ -1,4 +1,4 @@
-"""Samplers: plain functions of a predictor whose conditions are already bound."""
+"""Sampler of the thinning process, a function of a predictor with bound conditions."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -12,24 +12,24 @@ from ._thinning import UrnPrediction, beyond_range
 
 
 class MoleculePrediction(Protocol):
-    """Prediction of the thinning process."""
+    """Prediction of the next molecule in the thinning process."""
 
     def log_prob(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
+        """Compute log-probabilities ``(cells, genes)`` of the next molecule given a dense state ``(cells, genes)``."""
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """Rates ``(cells, genes)`` of the next molecule, on the scale of the urn weights."""
+        """Compute rates ``(cells, genes)`` of the next molecule, on the scale of the urn weights."""
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates, in turn: flat positions ``cell * n_genes + gene``."""
+        """Draw ``n_molecules`` ``(cells,)`` sequentially by given rates: flat positions ``cell * n_genes + gene``."""
 
 
 MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
-"""``predictor(state, library)``: CSR or dense state ``(cells, genes)`` and library ``(cells,)`` to a prediction."""
+"""``predictor(state, library)``: prediction from a CSR or dense state ``(cells, genes)`` and library ``(cells,)``."""
 
 
 def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
-    """Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included."""
+    """Compute numbers of molecules ``(n_steps + 1, cells)`` from ``n_start`` to ``n_end`` ``(cells,)``, inclusive."""
     # Geometric in n + offset, n_k + o = (n_0 + o)^(1 - k/K) (n_K + o)^(k/K), rounded; each step adds at least one
     # molecule. A large offset makes the steps equal.
     step = torch.arange(n_steps + 1, device=n_end.device)[:, None]
@@ -49,9 +49,9 @@ def grow_molecules(
     generator: Rng = None,
     count: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by default that of the cell, is ``library``."""
-    # One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
-    # many as there are molecules. Cells with `library` molecules or more stay as they are.
+    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by default the cell's total, is ``library``."""
+    # The predictor is evaluated once per step. An urn is sampled exactly in any number of steps, other predictions only
+    # with one molecule per step. Cells with `library` molecules or more are returned unchanged.
     present = (start.sum(1) if count is None else count(start)).round().long()
     target = torch.maximum(library.round().long(), present)
     added = molecule_schedule(present.flatten(), target.flatten(), n_steps).diff(dim=0)  # (steps, cells)
@@ -62,7 +62,7 @@ def grow_molecules(
 
 
 def add_molecules(prediction: MoleculePrediction, state: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """Add ``n_molecules`` ``(cells,)``: CSR by a compiled pass for urns on the CPU, else dense in place, by rates."""
+    """Add ``n_molecules`` ``(cells,)``: as CSR in a compiled pass for urns on the CPU, else dense, in place."""
     if isinstance(prediction, UrnPrediction) and prediction.weights.ndim == 1 and state.device.type == "cpu":
         log_total, prior = prediction.log_total(), prediction.logits.softmax(1)
         total = (log_total - beyond_range(log_total)).exp()

@@ -1,8 +1,8 @@
-r"""Noise schedules: levels of data and noise at each time from 0 (data) to 1 (noise), both ends excluded.
+r"""Noise schedules: levels of signal and noise at times between 0 (data) and 1 (noise), both excluded.
 
-With :math:`\epsilon \sim \mathcal N(0, 1)`, :math:`x_t = \alpha_t x_0 + \sigma_t \epsilon` takes a circle
-:math:`(\cos s, \sin s)` or a line :math:`(1 - s, s)`; the velocity is its derivative along this path, and
-:math:`\alpha \sigma' - \sigma \alpha' = 1` on both.
+In :math:`x_t = \alpha_t x_0 + \sigma_t \epsilon`, :math:`\epsilon \sim \mathcal N(0, 1)`, the pair
+:math:`(\alpha_t, \sigma_t)` follows a circle :math:`(\cos s, \sin s)` or a line :math:`(1 - s, s)`. The velocity is the
+derivative of :math:`x_t` along this path, and :math:`\alpha \sigma' - \sigma \alpha' = 1` on both paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ScheduleKind = Literal["linear", "cosine", "rectified"]
 
 
 class Level(NamedTuple):
-    """Levels of data and noise on the path of a schedule, of one shape."""
+    """Signal and noise levels of a schedule, and their derivatives along the path; all of one shape."""
 
     alpha: Tensor
     sigma: Tensor
@@ -40,11 +40,11 @@ class Level(NamedTuple):
 
 
 Schedule = Callable[[Tensor], Level]
-"""``schedule(time)``: times of any shape, in [``TIME_MIN``, ``TIME_MAX``], to levels."""
+"""``schedule(time)``: levels at times of any shape in [``TIME_MIN``, ``TIME_MAX``]."""
 
 
 def linear_schedule(time: Tensor) -> Level:
-    """DDPM's :cite:p:`ho2020denoising` 1,000 levels, with variances from 1e-4 to 0.02; log alpha is interpolated."""
+    """Return levels of DDPM's linear schedule :cite:p:`ho2020denoising`: log alpha is interpolated between 1,000."""
     n_levels = 1000
     beta = torch.linspace(1e-4, 0.02, n_levels, dtype=torch.float64, device=time.device)
     log_alpha = torch.cat([beta.new_zeros(1), 0.5 * torch.log1p(-beta).cumsum(0)])
@@ -56,12 +56,12 @@ def linear_schedule(time: Tensor) -> Level:
 
 
 def cosine_schedule(time: Tensor) -> Level:
-    r"""A quarter of the circle at constant speed, :math:`\alpha_t = \cos(\pi t / 2)` :cite:p:`nichol2021improved`."""
+    r"""Return levels of the cosine schedule, :math:`\alpha_t = \cos(\pi t / 2)` :cite:p:`nichol2021improved`."""
     return _on_circle(time * (math.pi / 2))
 
 
 def rectified_schedule(time: Tensor) -> Level:
-    """The straight line from data to noise, as in flow matching :cite:p:`liu2023flow`."""
+    """Return levels of rectified flow, a straight line from data to noise :cite:p:`liu2023flow`."""
     one = torch.ones_like(time)
     return Level(1 - time, time, -one, one)
 
@@ -75,28 +75,28 @@ SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_sc
 
 
 def noise_times(n_cells: int, generator: Rng = None, device: torch.device | None = None) -> Tensor:
-    """Draw a time ``(cells,)`` for each training cell, uniform, stratified over the batch."""
+    """Draw a uniform time ``(cells,)`` for each training cell, stratified over the batch."""
     order = torch.randperm(n_cells, generator=generator, device=device)
     jitter = torch.rand(n_cells, generator=generator, device=device)
     return TIME_MIN + (TIME_MAX - TIME_MIN) * (order + jitter) / n_cells
 
 
 def even_times(start: float, n_steps: int, schedule: Schedule) -> Tensor:
-    """Evenly spaced times ``(n_steps,)`` down to ``TIME_MIN``, as those of DDPM."""
+    """Return evenly spaced times ``(n_steps,)`` from ``start`` to ``TIME_MIN``, as in DDPM."""
     return torch.linspace(start, TIME_MIN, n_steps)
 
 
 def even_log_snr(start: float, n_steps: int, schedule: Schedule) -> Tensor:
-    """Times ``(n_steps,)`` at which the log of the signal-to-noise ratio is evenly spaced :cite:p:`lu2025dpm`.
+    """Return times ``(n_steps,)`` with evenly spaced log signal-to-noise ratios :cite:p:`lu2025dpm`.
 
-    So the error of a solver is the same for data of any variance.
+    The error of a solver then does not depend on the variance of the data.
     """
     first, last = schedule(torch.tensor([start, TIME_MIN], dtype=torch.float64)).log_snr.tolist()
     return time_of_signal(torch.linspace(first, last, n_steps, dtype=torch.float64).sigmoid(), schedule)
 
 
 def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
-    r"""Times at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
+    r"""Find times with the signal fraction :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance by bisection."""
     target = share.double()
     low, high = torch.full_like(target, TIME_MIN), torch.full_like(target, TIME_MAX)
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""Rows of CSR tensors."""
+"""Sums and conversions of CSR tensors."""
 
 import warnings
 from collections.abc import Sequence
@@ -7,23 +7,23 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-with warnings.catch_warnings():  # torch says once a process that CSR tensors are young; it need not say so to users
+with warnings.catch_warnings():  # hide torch's warning, once per process, that CSR tensors are in beta
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), (1, 1))
 
 
 def row_indices(counts: Tensor) -> Tensor:
-    """Row of every stored value ``(stored values,)`` of a CSR tensor."""
+    """Return the row of every stored value ``(stored values,)`` of a CSR tensor."""
     return torch.repeat_interleave(counts.crow_indices().diff(), output_size=counts.values().numel())
 
 
 def row_sums(counts: Tensor, values: Tensor) -> Tensor:
-    """Sum per row ``(cells,)`` of ``values`` that stand at the stored positions of a CSR tensor."""
+    """Sum ``values`` at the stored positions of a CSR tensor by row ``(cells,)``."""
     return values.new_zeros(counts.shape[0]).index_add_(0, row_indices(counts), values)
 
 
 def with_values(counts: Tensor, values: Tensor) -> Tensor:
-    """Return the CSR tensor with other stored values."""
+    """Return the CSR tensor with new stored values."""
     return torch.sparse_csr_tensor(counts.crow_indices(), counts.col_indices(), values, counts.shape)
 
 
@@ -34,13 +34,13 @@ def to_scipy(counts: Tensor) -> sparse.csr_matrix:
 
 
 def column_sums(counts: Tensor) -> Tensor:
-    """Sum per column ``(genes,)`` of a CSR tensor."""
+    """Sum a CSR tensor by column ``(genes,)``."""
     values = counts.values()
     return values.new_zeros(counts.shape[1]).index_add_(0, counts.col_indices(), values)
 
 
 def side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    """Join CSR tensors of the same cells: their columns side by side, in rows whose columns ascend as theirs do."""
+    """Concatenate CSR tensors of the same cells by column, keeping the order within each row."""
     first, *others = parts
     if not others:
         return first

@@ -1,14 +1,14 @@
-r"""Diffusion on molecules: binomial thinning, its loss and its likelihood bound.
+r"""Binomial thinning of molecules, with its loss and likelihood bound.
 
 A cell is a bag of :math:`L` molecules. Corruption keeps each with probability :math:`p`,
-:math:`x_t \sim \mathrm{Binomial}(x, p)`; generation adds molecules one group after the other. The predictor gives
+:math:`x_t \sim \mathrm{Binomial}(x, p)`; generation adds molecules group by group. The predictor returns
 :math:`\pi`, the distribution over genes of a missing molecule, and is trained with the loss
 :math:`-\sum_g (x - x_t)_g \log \pi_g \, / \, (L - n_t)`, :math:`n_t = \sum_g x_{t,g}`. Molecules are exchangeable, so
 with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive bound
 :cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size,
 :math:`-\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log (L! / \prod_g x_g!)`.
 
-Convention, here and everywhere: counts are CSR tensors ``(cells, genes)`` whose stored values may be zero;
+Conventions of the package: counts are CSR tensors ``(cells, genes)`` with stored values that may be zero;
 ``n_molecules`` is :math:`n_t`, ``library`` is :math:`L`.
 """
 
@@ -20,11 +20,11 @@ from torch import Tensor
 from ._draws import Rng, draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
-LARGEST_LOG_RATE = 40.0  # far beyond any weight of an urn, and its exponential over the least of them is a number
+LARGEST_LOG_RATE = 40.0  # far above any urn weight, while exp(40) divided by the smallest weight is finite
 
 
 class Thinned(NamedTuple):
-    """A corrupted cell: what is left of it, and what is missing."""
+    """Corrupted cells: the molecules kept and the molecules removed."""
 
     state: Tensor  # CSR (cells, genes): the molecules kept
     missing: Tensor  # (stored values,): the molecules removed, at the positions of `state`
@@ -33,47 +33,47 @@ class Thinned(NamedTuple):
 
 
 class UrnPrediction(NamedTuple):
-    r"""Rates of the next molecule of an urn: :math:`\pi_g \propto e^{\text{log\_rates}_g} + w_g x_{t,g}`."""
+    r"""Urn prediction of the next molecule: :math:`\pi_g \propto e^{\text{log\_rates}_g} + w_g x_{t,g}`."""
 
-    logits: Tensor  # (cells, genes): the log-rates, whose scale against the weights matters
-    weights: Tensor  # (genes,), not negative; or (cells, genes), see `draw`
-    log_concentration: Tensor | None = None  # (cells,), log of the sum of the rates, if logits are up to a constant
+    logits: Tensor  # (cells, genes): log-rates, on the scale of the weights
+    weights: Tensor  # (genes,), non-negative; or (cells, genes), see `draw`
+    log_concentration: Tensor | None = None  # (cells,): log of the sum of rates; logits may then have any offset
 
     @property
     def log_rates(self) -> Tensor:
-        """Log-rates ``(cells, genes)`` without the molecules that are present."""
+        """Log-rates ``(cells, genes)`` before present molecules are added."""
         if self.log_concentration is None:
             return self.logits
         return self.logits.log_softmax(1) + self.log_concentration[:, None]
 
     def log_total(self) -> Tensor:
-        """Logarithm ``(cells,)`` of the sum of these rates."""
+        """Compute the log ``(cells,)`` of the sum of these rates."""
         return self.logits.logsumexp(1) if self.log_concentration is None else self.log_concentration
 
     def log_prob(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
+        """Compute log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
         return log_of(self.rates_at(state)).log_softmax(1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
+        """Compute log-probabilities ``(stored values,)`` at the stored positions of a CSR state."""
         rows, columns = row_indices(state), state.col_indices()
         weights = self.weights.index_select(0, columns) if self.weights.ndim == 1 else self.weights[rows, columns]
         return log_shares(self.log_rates[rows, columns], weights * state.values(), self.log_total(), rows)
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
+        """Compute rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
         return torch.addcmul(within_range(self.log_rates).exp_(), self.weights, state)
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` from the urn; with weights of each cell, by shares drawn first."""
+        """Draw ``n_molecules`` ``(cells,)`` from the urn, by gamma shares if weights differ between cells."""
         draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
         return draw(rates, self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes."""
-    # Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
-    # [0.5, library], because the first molecules decide the cell. Both are stratified over the batch.
+    """Draw the probability of keeping a molecule for training cells, in the shape of their library sizes."""
+    # For half of the cells it is uniform on (0, 1). For the others the expected number of molecules is log-uniform on
+    # [0.5, library], because the first molecules determine the cell. Both are stratified over the batch.
     n_cells = library.shape[0]
     order = torch.randperm(n_cells, generator=generator, device=library.device)
     jitter = torch.rand(n_cells, generator=generator, device=library.device, dtype=library.dtype)
@@ -90,7 +90,7 @@ def thin(counts: Tensor, keep: Tensor, generator: Rng = None) -> Thinned:
 
 
 def thin_to(counts: Tensor, n_molecules: Tensor, generator: Rng = None) -> Thinned:
-    """Keep exactly ``n_molecules`` ``(cells,)`` of each cell, all subsets equally likely (without replacement)."""
+    """Keep exactly ``n_molecules`` ``(cells,)`` of each cell, sampled without replacement."""
     per_value = counts.values().round().long()
     position = torch.repeat_interleave(per_value)
     rows = row_indices(counts)[position]
@@ -108,36 +108,36 @@ def _split(counts: Tensor, kept: Tensor) -> Thinned:
 
 
 def molecule_loss(prediction: UrnPrediction, thinned: Thinned) -> Tensor:
-    """Cross-entropy ``(cells,)`` of one missing molecule, in nats; 0 for a cell that misses none."""
+    """Compute the cross-entropy ``(cells,)`` of one missing molecule, in nats; 0 if none is missing."""
     cross_entropy = -row_sums(thinned.state, thinned.missing * prediction.log_prob_at(thinned.state))
     return cross_entropy / (thinned.library - thinned.n_molecules).clamp(min=1)
 
 
 def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
-    r"""Upper bound ``(cells,)`` on :math:`-\log p(x \mid L)`, nats, from the loss at uniform ``n_molecules``."""
-    values = counts.values().double()  # the difference of two large numbers
+    r"""Bound :math:`-\log p(x \mid L)` ``(cells,)``, in nats, from above by the loss at uniform ``n_molecules``."""
+    values = counts.values().double()  # double precision, because two large numbers are subtracted
     library = row_sums(counts, values)
     orders = torch.lgamma(library + 1) - row_sums(counts, torch.lgamma(values + 1))
     return library * cross_entropy - orders
 
 
 def log_shares(log_rates: Tensor, reinforced: Tensor, log_total: Tensor, places: Tensor) -> Tensor:
-    """Logarithms of shares ``(stored values,)`` of totals ``(places,)``, to which what is reinforced adds, too."""
+    """Compute the log ``(stored values,)`` of (rate + reinforced) / (total + sum of reinforced) within ``places``."""
     excess = beyond_range(log_total)
     total = (log_total - excess).exp().index_add(0, places, reinforced)
     return ((log_rates - excess[places]).exp() + reinforced).log() - total.log()[places]
 
 
 def log_of(rates: Tensor) -> Tensor:
-    """Logarithms, finite also of zero, so that guidance can mix them."""
+    """Compute logs of rates, finite also at zero, so that guidance can combine them."""
     return rates.clamp(min=torch.finfo(rates.dtype).tiny).log()
 
 
 def within_range(log_rates: Tensor) -> Tensor:
-    """Shift log-rates ``(cells, genes)`` of cells whose exponentials would overflow or underflow."""
+    """Shift log-rates ``(cells, genes)`` of cells that would overflow or underflow in the exponential."""
     return log_rates - beyond_range(log_rates.amax(1, keepdim=True))
 
 
 def beyond_range(logs: Tensor) -> Tensor:
-    """Return the excess of logarithms over the range of finite exponentials; 0 within the range."""
+    """Return the excess of logs over the range of finite exponentials; 0 within the range."""
     return logs - logs.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE)

@@ -1,4 +1,4 @@
-"""Regressions of a modality on others: its library size, its counts if they are high, or the shares of its columns."""
+"""Regressions for imputation: library sizes, high counts, and calibration of shares of a modality."""
 
 from ._count_regression import CountRegression, regression_inputs
 from ._library_regression import LibraryRegression

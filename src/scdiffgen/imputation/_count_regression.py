@@ -1,9 +1,9 @@
-r"""Nystroem kernel ridge regression of few columns with high counts, such as protein tags.
+r"""Nystroem kernel ridge regression of a few columns with high counts, such as protein tags.
 
-With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
+With inputs :math:`x` of a cell (log-normalised expression, log depth and tokens) and counts :math:`y`,
 :math:`\mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2)`, :math:`u = (V^\top x, \; B^\top x)`,
 with singular vectors :math:`V` of the inputs, their ridge regression :math:`B^\top x` and landmark cells :math:`u_l`.
-Hyperparameters are cross-validated. Draws add local residuals of left-out cells (Schenker & Taylor 1996).
+Hyperparameters are cross-validated. Draws add residuals of similar left-out cells (Schenker & Taylor 1996).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from sklearn.model_selection import KFold
 
 N_COMPONENTS, N_FIRST = 200, 20  # singular vectors of the linear regression, and of the kernel
-TOKEN_SCALE = 0.3  # relative to expression: tokens of training cells overfit the target a little
+TOKEN_SCALE = 0.3  # relative to expression, because the tokens of training cells overfit the target a little
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 N_LANDMARKS, N_FOLDS, N_NEAR = 500, 5, 100
 PENALTIES, KERNEL_PENALTIES = np.logspace(-2, 5, 15), np.logspace(-4, 2, 13)
-EPSILON = 1e-6  # least spread
+EPSILON = 1e-6  # lower bound of standard deviations and variances
 
 
 class CountRegression(NamedTuple):
-    """A regression of ``log1p`` of counts, and its residuals in left-out training cells."""
+    """Kernel ridge regression of ``log1p`` counts, with its residuals in left-out training cells."""
 
     projection: np.ndarray  # (inputs, features)
     offset: np.ndarray  # (features,)
@@ -40,7 +40,7 @@ class CountRegression(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -> CountRegression:
-        """Fit counts ``(cells, columns)`` on inputs ``(cells, inputs)``, of which tokens are the last ``n_tokens``."""
+        """Fit counts ``(cells, columns)`` on inputs ``(cells, inputs)``; the last ``n_tokens`` inputs are tokens."""
         from sklearn.kernel_approximation import Nystroem
         from sklearn.linear_model import Ridge, RidgeCV
         from sklearn.model_selection import KFold, cross_val_predict
@@ -62,14 +62,14 @@ class CountRegression(NamedTuple):
         return cls(*(np.asarray(part, dtype=np.float32) for part in (*kernel, predicted, values - predicted)))
 
     def log_mean(self, inputs: sparse.csr_matrix) -> np.ndarray:
-        """Expected ``log1p`` of the counts ``(cells, columns)``, not below 0."""
+        """Predict the expected ``log1p`` counts ``(cells, columns)``, at least 0."""
         from sklearn.metrics.pairwise import rbf_kernel
 
         features = inputs @ self.projection + self.offset
         return np.maximum(rbf_kernel(features, self.landmarks, gamma=1) @ self.weights + self.intercept, 0)
 
     def draw(self, log_mean: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole counts ``(cells, columns)`` of cells with these means."""
+        """Draw integer counts ``(cells, columns)`` around expected ``log1p`` counts, by local residuals."""
         from sklearn.neighbors import NearestNeighbors
 
         spread = np.maximum(self.predicted.std(0), EPSILON)
@@ -80,7 +80,7 @@ class CountRegression(NamedTuple):
 
 
 def regression_inputs(counts: Sequence[sparse.csr_matrix], tokens: np.ndarray) -> sparse.csr_matrix:
-    """Inputs ``(cells, inputs)`` from counts of each given modality and tokens ``(cells, features)``."""
+    """Join log-normalised counts and log depths of modalities with tokens ``(cells, features)``."""
     totals = [np.maximum(np.asarray(block.sum(1), dtype=np.float64), 1) for block in counts]
     depths = sparse.csr_matrix(np.log(np.hstack(totals) / TARGET_SUM))
     return sparse.hstack([*map(log_normalise, counts), depths, sparse.csr_matrix(tokens)], format="csr")
@@ -89,7 +89,7 @@ def regression_inputs(counts: Sequence[sparse.csr_matrix], tokens: np.ndarray) -
 def _kernel_features(
     inputs: sparse.csr_matrix, n_tokens: int, values: np.ndarray, folds: KFold
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scaled singular vectors and ridge predictions ``(cells, features)``, with their projection and offset."""
+    """Compute scaled SVD scores and ridge predictions ``(cells, features)``, with their projection and offset."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import cross_val_predict

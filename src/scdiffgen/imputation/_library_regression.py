@@ -9,7 +9,7 @@ PENALTIES = np.logspace(-2, 5, 8)
 
 
 class LibraryRegression(NamedTuple):
-    """Log library sizes as a linear function of the tokens, with normal residuals."""
+    """Log-normal linear model of library sizes given tokens."""
 
     weights: np.ndarray  # (features, modalities)
     intercept: np.ndarray  # (modalities,)
@@ -17,7 +17,7 @@ class LibraryRegression(NamedTuple):
 
     @classmethod
     def fit(cls, features: np.ndarray, library: np.ndarray) -> Self:
-        """Regress log library sizes ``(cells, modalities)`` on components of tokens ``(cells, features)``."""
+        """Regress log library sizes ``(cells, modalities)`` on principal components of tokens ``(cells, features)``."""
         from sklearn.decomposition import PCA
         from sklearn.linear_model import RidgeCV
         from sklearn.model_selection import cross_val_predict
@@ -32,11 +32,11 @@ class LibraryRegression(NamedTuple):
         return cls(weights, ridge.intercept_ - pca.mean_ @ weights, residuals.std(0))
 
     def mean(self, features: np.ndarray) -> np.ndarray:
-        """Expected library sizes ``(cells, modalities)``."""
+        """Predict expected library sizes ``(cells, modalities)``."""
         return np.maximum(np.exp(self._log(features) + self.residual_sd**2 / 2), 1)
 
     def sample(self, features: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells, modalities)``, at least 1."""
+        """Draw integer library sizes ``(cells, modalities)``, at least 1."""
         log_sizes = self._log(features)
         noise = rng.standard_normal(log_sizes.shape) * self.residual_sd
         return np.maximum(np.exp(log_sizes + noise).round(), 1)
