@@ -98,11 +98,11 @@ def test_a_file_that_is_there_is_left_alone(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_steps": 5}, r"n_steps \(4 there\)"),
-        ({"seed": 1}, r"seed \(0 there\)"),
-        ({"chunk_size": 5}, r"chunk_size \(4 there\)"),
-        ({"batch_size": 2}, r"batch_size \(512 there\)"),
-        ({"guidance_scale": 2.0}, r"guidance_scale \(1.0 there\)"),
+        ({"n_steps": 5}, r"n_steps \(was 4\)"),
+        ({"seed": 1}, r"seed \(was 0\)"),
+        ({"chunk_size": 5}, r"chunk_size \(was 4\)"),
+        ({"batch_size": 2}, r"batch_size \(was 512\)"),
+        ({"guidance_scale": 2.0}, r"guidance_scale \(was 1.0\)"),
         ({"library_size": 20}, r"library_size"),
         ({"conditions": TABLE.iloc[:2]}, "conditions\\."),
     ],

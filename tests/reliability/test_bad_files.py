@@ -174,7 +174,7 @@ def test_weights_that_are_marked_as_folders_are_found(tiny: TokenDiffusion, tmp_
     content = bytearray((tmp_path / "model.pt").read_bytes())
     content[content.rindex(b"PK\1\2", 0, content.rindex(b"/data/0")) + 38] ^= 0x10
     (tmp_path / "model.pt").write_bytes(content)
-    with pytest.raises(ValueError, match="`dir_path`: .*directory are others.*Copy it again"):
+    with pytest.raises(ValueError, match="`dir_path`: .*directory do not match.*Copy it again"):
         load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Files: pickles of plain data alone, folders that are whole or not there, cells that arrive in chunks."""
+"""File formats: pickles restricted to plain data, atomic writes of folders, and files written in chunks."""
 
 from . import _plain_data as plain_data
 from ._plain_data import MODEL_FILE, check_file, only_plain_data, read_plainly

@@ -1,7 +1,7 @@
-"""Files of models: whole, and pickles of plain data alone, so that reading them runs no code that they name.
+"""Model files as pickles restricted to plain data, so that reading a file cannot execute code.
 
-With ``weights_only=True`` PyTorch reads tensors, numbers, text and containers, and calls only what it is given: the
-functions below, which build arrays and tables. Files name these functions, so names and arguments stay as they are.
+With ``weights_only=True`` PyTorch reads tensors, numbers, text and containers, and calls only allowed functions: those
+below, which build arrays and tables. Files refer to these functions by name, so names and arguments must not change.
 """
 
 import os
@@ -27,7 +27,7 @@ from ._whole_files import UNREADABLE
 FORCE, FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 MODEL_FILE = "model.pt"
-"""What scvi-tools calls the file of a model, after a prefix."""
+"""File name of models in scvi-tools, after a prefix."""
 
 AGAIN = "Copy it again from where it was saved, or save the model again."
 
@@ -37,26 +37,26 @@ AS_TENSORS = tuple(map(np.dtype, ("bool", "int8", "uint8", "int16", "int32", "in
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
-    """An array that was written as a tensor."""
+    """Rebuild an array from a tensor."""
     return tensor.cpu().numpy()
 
 
 def as_object_array(entries: Sequence[Any], shape: Sequence[int], dtype: str) -> np.ndarray:
-    """An array that was written as a list: text, or Python values."""
+    """Rebuild an array of text or Python values from a list."""
     array = np.empty(len(entries), dtype=object)
     array[:] = list(entries)
     return array.reshape(tuple(shape)).astype(dtype)
 
 
 def as_scalar(value: Any, dtype: str) -> np.generic:
-    """A NumPy scalar that was written as a Python value."""
+    """Rebuild a NumPy scalar from a Python value."""
     return np.dtype(dtype).type(value)
 
 
 def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarray, name: str | None) -> pd.DataFrame:
-    """A table that was written column by column."""
+    """Rebuild a table from its columns."""
     if any(value.shape != index.shape for value in values):
-        raise ValueError("the columns of a table are of several lengths")
+        raise ValueError("the columns of a table differ in length")
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=pd.Index(index, name=name))
 
 
@@ -66,30 +66,30 @@ REMOVED = {
     **{"loss_space": "x0", "weighting": "uniform", "encoder": "mlp", "kind": "additive"},
     "category_embedding": "table",
 }
-"""Options that only earlier versions have, and their defaults, by which later versions work."""
+"""Removed options of earlier versions, with the values that later versions implement."""
 
 
 def as_options(kind: type, values: dict[str, Any]) -> Any:
-    """Options that were written value by value; the kind is one that reading allows."""
-    known = {field.name for field in fields(kind)}
+    """Rebuild options of an allowed type from their values."""
+    allowed = {field.name for field in fields(kind)}
     for name, value in values.items():
-        if name not in known and name in REMOVED and value != REMOVED[name]:
+        if name not in allowed and name in REMOVED and value != REMOVED[name]:
             raise NotImplementedError(
                 f"The model was made with `{kind.__name__}({name}={value!r})`, but versions after 0.1.0 have no "
                 f"`{name}`: make and train a model without it."
             )
-    return kind(**{name: value for name, value in values.items() if name in known or name not in REMOVED})
+    return kind(**{name: value for name, value in values.items() if name in allowed or name not in REMOVED})
 
 
 MAY_BE_CALLED: tuple[Callable[..., Any], ...] = (as_array, as_frame, as_object_array, as_options, as_scalar)
-"""What a file of plain data may name, beside the kinds of its options."""
+"""Functions that a file of plain data may call, besides the types of options."""
 
 
 class Pickler(pickle.Pickler):
-    """Write arrays, tables and options through plain data; :func:`torch.save` uses it in place of pickle's own."""
+    """Pickler of arrays, tables and options as plain data, for :func:`torch.save`."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Say how to build an object again: a function and its arguments."""
+        """Reduce an object to a function and its arguments, which rebuild it."""
         if isinstance(obj, np.ndarray):
             return _reduced_array(obj)
         if isinstance(obj, np.generic):
@@ -112,7 +112,7 @@ def _reduced_array(array: np.ndarray) -> tuple[Callable[..., np.ndarray], tuple[
 
 @contextmanager
 def only_plain_data(options: Sequence[type]) -> Iterator[None]:
-    """Let PyTorch read plain data and ``options`` alone, one file at a time: its switch is of the whole process."""
+    """Restrict PyTorch to plain data and ``options``; one thread at a time, because the switch is process-wide."""
     with _reading, torch.serialization.safe_globals([*MAY_BE_CALLED, *options]):
         before = {name: os.environ.pop(name, None) for name in (FORCE, FORBID)}
         os.environ[FORCE] = "1"
@@ -124,24 +124,24 @@ def only_plain_data(options: Sequence[type]) -> Iterator[None]:
 
 
 def check_file(file: Path) -> None:
-    """Raise if there is no file of a model, or it is cut short or damaged."""
+    """Raise if a model file is absent, truncated or damaged."""
     if not file.exists():
-        found = sorted(path.name for path in file.parent.glob(f"*{MODEL_FILE}"))
-        others = f" It has {listed(found)}: pass the start of the name as `prefix`." if found else ""
+        names = sorted(path.name for path in file.parent.glob(f"*{MODEL_FILE}"))
+        hint = f" It has {listed(names)}: pass the start of the name as `prefix`." if names else ""
         if file.parent.is_file():
-            others = f" Pass the folder, {str(file.parent.parent)!r}."
-        raise FileNotFoundError(f"`dir_path`: there is no {file.name} in {file.parent}.{others}")
+            hint = f" Pass the folder, {str(file.parent.parent)!r}."
+        raise FileNotFoundError(f"`dir_path`: there is no {file.name} in {file.parent}.{hint}")
     try:
         with zipfile.ZipFile(file) as archive:
-            # PyTorch reads no bytes of members that are marked as folders, and writes none that are compressed.
-            if any(one.external_attr or one.compress_type for one in archive.infolist()) or archive.testzip():
-                raise ValueError("its checksums or its directory are others")
+            # PyTorch skips the bytes of members that are marked as folders, and never writes compressed members.
+            if any(entry.external_attr or entry.compress_type for entry in archive.infolist()) or archive.testzip():
+                raise ValueError("its checksums or its directory do not match")
     except UNREADABLE as error:
         raise ValueError(f"`dir_path`: {file} is damaged, cut short, or no saved model ({error}). {AGAIN}") from error
 
 
 def read_plainly(file: Path, options: Sequence[type]) -> Any:
-    """What a file of a model holds, of which nothing may be more than plain data and ``options``."""
+    """Read a model file that may contain nothing but plain data and ``options``."""
     check_file(file)
     try:
         with only_plain_data(options):
@@ -149,9 +149,9 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
     except pickle.UnpicklingError as error:
         called = "".join(f" ({name!r})" for name in re.findall(r"GLOBAL (\S+)", str(error)))
         raise ValueError(
-            f"`dir_path`: {file} holds more than plain data{called}, and reading it could run code that is in it. It "
-            "was saved by an earlier version of scdiffgen, or is not what it seems. If you trust who saved it: "
-            "`load(..., safe=False)`, and save it again."
+            f"`dir_path`: {file} holds more than plain data{called}, so reading it could execute code from the file. "
+            "It was saved by an earlier version of scdiffgen, or was tampered with. If you trust its source, call "
+            "`load(..., safe=False)`, and save the model again."
         ) from error
     except NotImplementedError as error:
         raise ValueError(f"`dir_path`: {file}: {error}") from error

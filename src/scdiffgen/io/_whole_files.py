@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a kill at any moment leaves what was there before, and chunks that are done."""
+"""Atomic writes: a process killed at any moment leaves the previous files and the finished chunks intact."""
 
 import json
 import os
@@ -37,19 +37,19 @@ UNREADABLE = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError),
     *(ValueError, struct.error, zipfile.BadZipFile),
 )
-"""What Python, NumPy and PyTorch raise about files that others have written."""
+"""Exceptions of Python, NumPy and PyTorch when they read invalid files."""
 
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk."""
-    # A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
-    # namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
-    # appears. After a kill, what was written so far lies in a hidden folder whose name ends with `.partial`, and may be
-    # removed.
+    """Yield an empty folder; its files are moved to ``folder`` atomically once all of them are on disk."""
+    # A new folder is renamed as a whole, and its parents are created. In an existing folder, each file atomically
+    # replaces the file of its name, in the order of writing; other files stay. If the block raises, nothing is moved.
+    # If the process is killed, the written files remain in a hidden folder with a name that ends in `.partial`, which
+    # may be deleted.
     folder = folder.resolve()
     exists = folder.is_dir()
-    above = folder if exists else folder.parent  # on the same disk, so that a rename moves no data
+    above = folder if exists else folder.parent  # on the same file system, so that renaming copies no data
     above.mkdir(parents=True, exist_ok=True)
     partial = above / f".{folder.name}-{uuid4().hex[:8]}.partial"
     partial.mkdir()
@@ -69,12 +69,12 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
 
 
 def reach_the_disk(*paths: Path) -> None:
-    """Wait until the content of files, and the names in folders, would survive a power cut."""
+    """Flush files and folders to the disk (fsync), so that they survive a power failure."""
     for path in paths:
         if not path.is_dir():
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
-        elif os.name != "nt":  # Windows has no such call for folders
+        elif os.name != "nt":  # Windows cannot flush folders
             handle = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -83,12 +83,12 @@ def reach_the_disk(*paths: Path) -> None:
 
 
 class ChunkedFile:
-    """Counts that arrive in chunks, in any order and from several processes, and become one file at the end.
+    """File of counts that is written in chunks, in any order and by several processes, and joined at the end.
 
-    Each chunk is a file of its own, whole or not there, in the folder ``<path>.partial``. When all are there they are
-    joined, the result takes its name at once, and the folder goes: after a kill, the same request goes on with what is
-    missing. ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its
-    block no other process writes the file, whose format must hold the columns of ``obs``, a row of it.
+    Each chunk is written atomically as a separate file in the folder ``<path>.partial``. Once all chunks exist they are
+    joined, the result is renamed to ``path`` and the folder is removed; after an interruption, the same request resumes
+    with the missing chunks. ``request``, plain values that identify the cells, is saved in ``.uns["generated"]``.
+    The context manager locks out other processes. The format must support the columns of ``obs`` (a single row).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ChunkedFile:
         with ExitStack() as stack:
             while not self.is_whole:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # the process that had the lock has finished, and removed the folder
+                with suppress(FileNotFoundError):  # the process with the lock has finished and removed the folder
                     self._take(stack.enter_context((self._folder / LOCK).open("a+")))
                     break
             begun = self._folder / REQUEST
@@ -122,30 +122,30 @@ class ChunkedFile:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._open.close()  # Windows removes no open file
+        self._open.close()  # Windows cannot remove open files
         if self.is_whole:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file is there, under its name."""
+        """Whether the joined file exists."""
         return self.path.exists()
 
     def missing(self) -> list[int]:
-        """Chunks that are not there yet, or were damaged since."""
+        """List the chunks that are absent or damaged."""
         return [chunk for chunk in range(self.n_chunks) if not is_whole_archive(self._file(chunk))]
 
     def write(self, chunk: int, counts: sparse.csr_matrix) -> None:
-        """Put a chunk on the disk; when this returns, it would survive a power cut."""
+        """Write a chunk atomically and durably."""
         partial = self._folder / f".{uuid4().hex[:8]}.npz"
         try:
             sparse.save_npz(partial, counts, compressed=False)
             self._put(partial, self._file(chunk))
-        finally:  # a full disk, say
+        finally:  # in case writing failed, such as on a full disk
             partial.unlink(missing_ok=True)
 
     def finish(self, obs: pd.DataFrame, var: pd.DataFrame) -> None:
-        """Join the chunks, a chunk in memory at a time, with the annotation of all cells and of the genes."""
+        """Join the chunks, with one chunk in memory at a time, and add the annotation of cells and genes."""
         joined = self._folder / f"joined{self.path.suffix}"
         cells = AnnData(obs=obs, var=var, uns={UNS_KEY: {"request": json.dumps(self.request)}})
         if self.path.suffix == ".h5ad":
@@ -154,7 +154,7 @@ class ChunkedFile:
                 self._join(file)
             reach_the_disk(joined)
         else:
-            shutil.rmtree(joined, ignore_errors=True)  # begun before a kill
+            shutil.rmtree(joined, ignore_errors=True)  # from an interrupted run
             write_quietly(group := new_zarr(joined), "/", cells)
             self._join(group)
             reach_the_disk(*joined.rglob("*"))
@@ -168,7 +168,7 @@ class ChunkedFile:
             append_rows(file, "X", sparse.load_npz(self._file(chunk)))
 
     def _check_columns(self, obs: pd.DataFrame) -> None:
-        """Raise if the format does not hold a column."""
+        """Raise if the format does not support a column."""
         for name in obs:
             if self.path.suffix == ".h5ad":
                 store = h5py.File(BytesIO(), "w")
@@ -183,10 +183,10 @@ class ChunkedFile:
                 ) from error
 
     def _take(self, lock: IO[str]) -> None:
-        """Lock a file until it is closed, or its process ends; raise if another one has it."""
+        """Lock a file until it is closed or the process ends; raise if another process holds the lock."""
         try:
             if sys.platform == "win32":
-                lock.seek(2**30)  # what is written stays readable
+                lock.seek(2**30)  # lock a byte beyond the text, which stays readable
                 msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
             else:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -210,13 +210,13 @@ class ChunkedFile:
         partial.replace(final)
         reach_the_disk(self._folder)
 
-    def _raise_unless_the_same(self, there: Mapping[str, Any] | None, where: Path) -> None:
-        if not isinstance(there, Mapping):
+    def _raise_unless_the_same(self, saved: Mapping[str, Any] | None, where: Path) -> None:
+        if not isinstance(saved, Mapping):
             raise ValueError(f"`path`: {where} exists, and was not made by `generate_to`. Pass another path.")
-        pairs = {name: (there.get(name), value) for name, value in self.request.items() if there.get(name) != value}
+        pairs = {name: (saved.get(name), value) for name, value in self.request.items() if saved.get(name) != value}
         if pairs:
             names = {"model": "weights", "training_cells": "training cells"}
-            shown = {name: name if DIGEST in str(pair) else f"{name} ({pair[0]} there)" for name, pair in pairs.items()}
+            shown = {name: name if DIGEST in str(pair) else f"{name} (was {pair[0]})" for name, pair in pairs.items()}
             by = "model" if pairs.keys() & {*names, "genes", "categories"} else "call"
             raise ValueError(
                 f"`path`: {where} was begun by another {by}, with other {', '.join((shown | names)[n] for n in pairs)}."
@@ -225,24 +225,24 @@ class ChunkedFile:
 
 
 def new_zarr(folder: Path) -> zarr.Group:
-    """Open a new folder in zarr 3, which holds shards."""
+    """Create a zarr folder in format 3, which supports shards."""
     return zarr.open_group(str(folder), mode="w", zarr_format=3)
 
 
 def write_quietly(file: h5py.File | zarr.Group, name: str, value: Any, how: Mapping[str, Any] | None = None) -> None:
-    """Write a part of an AnnData; anndata 0.12 warns of formats to come."""
+    """Write an element of an AnnData without anndata's warnings of future formats."""
     with warnings.catch_warnings(action="ignore"):
         ad.io.write_elem(file, name, value, dataset_kwargs=how or {})
 
 
 def append_rows(file: Any, name: str, rows: Any, n_cells: int = 64, n_chunks: int = 128) -> None:
-    """Write rows after those of a name; CSR of zarr in chunks of about ``n_cells``, so many of them in a shard."""
+    """Append rows to an element; zarr CSR gets chunks of about ``n_cells`` cells and ``n_chunks`` chunks per shard."""
     if name in file and sparse.issparse(rows):
         ad.io.sparse_dataset(file[name]).append(rows)
     elif name in file:
         file[name].append(rows)
     elif sparse.issparse(rows):
-        rows.indptr = rows.indptr.astype(np.int64)  # all rows may hold more than 2**31 values
+        rows.indptr = rows.indptr.astype(np.int64)  # the element may grow beyond 2**31 values
         chunk = max(n_cells * rows.nnz // rows.shape[0], 1)
         sizes = {"chunks": (chunk,), "shards": (n_chunks * chunk,)} if isinstance(file, zarr.Group) else {}
         write_quietly(file, name, rows, sizes)
@@ -251,7 +251,7 @@ def append_rows(file: Any, name: str, rows: Any, n_cells: int = 64, n_chunks: in
 
 
 def is_whole_archive(file: Path) -> bool:
-    """Whether a file in the format of ``.npz`` is there with all of its bytes as they were written."""
+    """Check that an ``.npz`` file exists and passes its checksums."""
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.testzip() is None
@@ -267,10 +267,10 @@ def _begun_request(file: Path) -> dict[str, Any] | None:
 
 
 def _request_of(path: Path) -> dict[str, Any] | None:
-    """The request of a file that is whole; ``None`` if it has none."""
+    """Read the request of a joined file; ``None`` if it has none."""
     try:
         file = h5py.File(path, "r") if path.suffix == ".h5ad" else zarr.open_group(str(path), mode="r")
-    except (OSError, ValueError):  # another kind of file
+    except (OSError, ValueError):  # not a file of this format
         return None
     try:
         return json.loads(ad.io.read_elem(file[f"uns/{UNS_KEY}/request"]))
@@ -282,7 +282,7 @@ def _request_of(path: Path) -> dict[str, Any] | None:
 
 
 def digest_of(value: Any) -> str:
-    """What stands in a request for something long: a table, an array, or plain values that hold some."""
+    """Hash a table, an array, or plain values that contain some, as a short entry of a request."""
     digest = sha256()
     for part in _content(value):
         digest.update(part)
@@ -290,7 +290,7 @@ def digest_of(value: Any) -> str:
 
 
 def _content(value: Any) -> Iterator[bytes]:
-    """Bytes that are the same for the same values, also after they were saved and read."""
+    """Yield bytes that depend only on the values, and not on whether they were saved and loaded."""
     if isinstance(value, pd.DataFrame):
         yield value.to_json(orient="split", double_precision=15).encode()
     elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
@@ -300,7 +300,7 @@ def _content(value: Any) -> Iterator[bytes]:
             yield from _content((key, value[key]))
     elif isinstance(value, list | tuple | np.ndarray):
         yield f"{len(value)}: ".encode()
-        for each in value:
-            yield from _content(each)
+        for item in value:
+            yield from _content(item)
     else:
         yield f"{value.item() if isinstance(value, np.generic) else value!r} ".encode()

@@ -1,4 +1,4 @@
-"""Library sizes of generated cells, drawn as in training cells under the same conditions."""
+"""Library sizes of generated cells, drawn from training cells under the same conditions."""
 
 from ._empirical import JointLibrarySizes, LibrarySizeModel
 

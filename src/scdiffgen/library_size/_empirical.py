@@ -1,10 +1,10 @@
-r"""Library sizes of generated cells: those of training cells under the same conditions, by back-off.
+r"""Library sizes of generated cells, drawn from training cells under the same conditions, with back-off.
 
-If a cell type (say) was not measured with an intervention :math:`p`, sizes of its control cells are multiplied by the
-mean effect in the contexts :math:`T` that were measured with both, :math:`\exp \frac{1}{|T|} \sum_{t \in T}
-(\overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}})`. An unmeasured combination multiplies the factors of
-its parts; an unmeasured intervention has factor 1. Numbers (doses, times) select the :math:`n^{2/3}` nearest of
-:math:`n` cells.
+If a context (such as a cell type) was not measured with an intervention :math:`p`, sizes of its control cells are
+multiplied by the mean effect in the contexts :math:`T` with treated and control cells, :math:`\exp \frac{1}{|T|}
+\sum_{t \in T} (\overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}})`. For an unmeasured combination, the
+factors of its parts are multiplied; an unmeasured intervention has factor 1. Numbers (doses, times) select the
+:math:`n^{2/3}` nearest of :math:`n` cells.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from scdiffgen._codes import Code, backoff_levels, distinct_rows, group_by_row, 
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
-    """Draw empirical library sizes by the smoothed bootstrap, with back-off to controls, then to coarser groups."""
+    """Empirical library sizes: smoothed bootstrap, with back-off to control cells and then to coarser groups."""
 
     library: np.ndarray
     codes: np.ndarray
-    min_cells: int = 20  # of a group, else it backs off
-    n_interventions: int = 0  # last columns of `codes`, a set
-    numbers: np.ndarray | None = None  # (cells, numbers), NaN where there is none
+    min_cells: int = 20  # minimum size of a group; smaller groups back off
+    n_interventions: int = 0  # number of last columns of `codes`, which hold a set of interventions
+    numbers: np.ndarray | None = None  # (cells, numbers), NaN if missing
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells,)``, at least 1, given codes (and more columns of interventions)."""
+        """Draw integer library sizes ``(cells,)``, at least 1, given codes (possibly more intervention columns)."""
         drawn = np.empty(len(codes))
         for group, rows in group_by_row(codes):
             matching = self.matching(group)
@@ -39,26 +39,26 @@ class LibrarySizeModel:
         return np.maximum(np.exp(drawn).round(), 1)
 
     def rows_like(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw a training cell ``(cells,)`` that stands for the conditions of each cell."""
+        """Draw the row of a matching training cell for each cell ``(cells,)``."""
         drawn = np.empty(len(codes), dtype=np.int64)
         for group, rows in group_by_row(codes):
             drawn[rows] = rng.choice(self.matching(group), len(rows))
         return drawn
 
     def near(self, rows: np.ndarray, number: np.ndarray | None) -> np.ndarray:
-        """Those of some training cells whose numbers are nearest to given ones ``(numbers,)``, if any are."""
+        """Select the training cells with the numbers nearest to ``number`` ``(numbers,)``; all without numbers."""
         if number is None or self.numbers is None:
             return rows
         spread = [column[np.isfinite(column)].std() if np.isfinite(column).any() else 1.0 for column in self.numbers.T]
         difference = (self.numbers[rows] - number) / np.maximum(spread, 1e-12)
-        distance, known = np.nansum(difference**2, axis=1), np.isfinite(difference).any(1)
-        n_near = max(self.min_cells, int(np.ceil(known.sum() ** (2 / 3))))
-        if known.sum() <= n_near:
+        distance, has_number = np.nansum(difference**2, axis=1), np.isfinite(difference).any(1)
+        n_near = max(self.min_cells, int(np.ceil(has_number.sum() ** (2 / 3))))
+        if has_number.sum() <= n_near:
             return rows
-        return rows[known & (distance <= np.partition(distance[known], n_near - 1)[n_near - 1])]
+        return rows[has_number & (distance <= np.partition(distance[has_number], n_near - 1)[n_near - 1])]
 
     def matching(self, group: np.ndarray) -> np.ndarray:
-        """Rows of the training cells that stand for the conditions ``group`` ``(conditions,)``, after back-off."""
+        """Find the rows of training cells under the conditions ``group`` ``(conditions,)``, with back-off."""
         given, parts = self._given(group)
         rows = self._measured(group)
         if len(rows) >= self.min_cells:
@@ -71,7 +71,7 @@ class LibrarySizeModel:
         return rows
 
     def log_factor(self, group: np.ndarray, number: np.ndarray | None = None) -> float:
-        """What interventions add to the log library size of the cells :meth:`matching` ``group``, which have none."""
+        """Compute the effect of interventions on log library size, if :meth:`matching` has backed off to controls."""
         _, parts = self._given(group)
         if parts is None or len(self._measured(group)) >= self.min_cells:
             return 0.0
@@ -81,28 +81,28 @@ class LibrarySizeModel:
         return sum(self._difference(group, part, number) or 0.0 for part in parts[:, None])
 
     def _given(self, group: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Columns of the cell context that ``group`` gives, and its interventions; no array if these are missing."""
+        """Return the columns of the given cell context of ``group``, and its interventions (None if missing)."""
         context, slots = np.split(group, [self.codes.shape[1] - self.n_interventions])
         parts = slots[slots >= 0] if (slots != Code.MISSING).any() else None
         return np.flatnonzero(context != Code.MISSING), parts
 
     def _measured(self, group: np.ndarray) -> np.ndarray:
-        """Rows of the training cells under all of the conditions that ``group`` gives."""
+        """Find the rows of training cells under all given conditions of ``group``."""
         given, parts = self._given(group)
         same = (self.codes[:, given] == group[given]).all(1)
         return np.flatnonzero(same if parts is None else same & self._treated(parts))
 
     def _treated(self, parts: np.ndarray) -> np.ndarray:
-        """Whether each training cell has exactly these interventions, none for a control ``(cells,)``."""
+        """Mark the training cells ``(cells,)`` with exactly these interventions; none for controls."""
         return have_exactly(self.codes[:, self.codes.shape[1] - self.n_interventions :], parts)
 
     def _controls(self) -> np.ndarray:
-        """Control cells, or all if there are too few ``(cells,)``."""
+        """Mark the control cells ``(cells,)``, or all cells if there are too few controls."""
         controls = self._treated(np.zeros(0, dtype=np.int64))
         return controls if controls.sum() >= self.min_cells else np.ones_like(controls)
 
     def _difference(self, group: np.ndarray, parts: np.ndarray, number: np.ndarray | None) -> float | None:
-        """Mean effect on log library sizes over contexts with enough treated and control cells, by back-off."""
+        """Average the effect on log library size over contexts with enough treated and control cells, with back-off."""
         treated = np.flatnonzero(self._treated(parts))
         if len(treated) < self.min_cells:
             return None
@@ -117,17 +117,17 @@ class LibrarySizeModel:
         return None
 
     def _log_means(self, group_of: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number and mean log library size of some ``rows`` in each group ``(groups,)``; the mean of none is 0."""
+        """Compute the number and mean log library size of ``rows`` in each group ``(groups,)``; empty groups have 0."""
         n_groups = group_of.max() + 1
         n_cells = np.bincount(group_of[rows], minlength=n_groups)
         return n_cells, np.bincount(group_of[rows], np.log(self.library[rows]), n_groups) / np.maximum(n_cells, 1)
 
 
 class JointLibrarySizes(LibrarySizeModel):
-    """Library sizes ``(cells, modalities)`` joined by a Gaussian copula of the cells with all; 0 is not measured."""
+    """Library sizes ``(cells, modalities)`` with a Gaussian copula of cells with all modalities; 0 is unmeasured."""
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""
+        """Draw integer library sizes ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""
         models = [self._of_cells(np.greater(sizes, 0), sizes) for sizes in self.library.T]
         drawn = np.empty((len(codes), len(models)))
         for group, rows in group_by_row(codes):
@@ -135,13 +135,13 @@ class JointLibrarySizes(LibrarySizeModel):
             for number, same_number in _by_number(numbers, rows):
                 scores = rng.multivariate_normal(np.zeros(len(models)), correlation, len(same_number))
                 for modality, model in enumerate(models):
-                    known = np.log(model.library[model.near(matching[modality], number)])
-                    sizes = np.quantile(known, ndtr(scores[:, modality]))
+                    log_sizes = np.log(model.library[model.near(matching[modality], number)])
+                    sizes = np.quantile(log_sizes, ndtr(scores[:, modality]))
                     drawn[same_number, modality] = sizes + model.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
 
     def correlation(self, group: np.ndarray) -> np.ndarray:
-        """Correlation ``(modalities, modalities)`` of the normal scores in cells under conditions ``group``."""
+        """Compute the correlation ``(modalities, modalities)`` of normal scores in cells under conditions ``group``."""
         complete = np.asarray((self.library > 0).all(1))
         if complete.sum() < self.min_cells:
             return np.eye(self.library.shape[1])
@@ -149,7 +149,7 @@ class JointLibrarySizes(LibrarySizeModel):
         ranks = rankdata(self.library[complete][rows], axis=0)
         scores = ndtri((ranks - 0.5) / len(ranks))
         spread = scores.std(0)
-        unit = (scores - scores.mean(0)) / np.where(spread > 0, spread, np.inf)  # sizes that are all equal: no score
+        unit = (scores - scores.mean(0)) / np.where(spread > 0, spread, np.inf)  # constant sizes have no correlation
         correlation = unit.T @ unit / len(unit)
         np.fill_diagonal(correlation, 1.0)
         return correlation
@@ -160,12 +160,12 @@ class JointLibrarySizes(LibrarySizeModel):
 
 
 def _by_number(numbers: np.ndarray | None, rows: np.ndarray) -> Iterator[tuple[np.ndarray | None, np.ndarray]]:
-    """Distinct numbers, and the rows that have them; ``None`` where no numbers are given."""
+    """Yield distinct numbers with their rows; ``None`` if no numbers are given."""
     if numbers is None or not np.isfinite(numbers[rows]).any():
         yield None, rows
         return
     for number, same_number in group_by_row(np.where(np.isfinite(numbers[rows]), numbers[rows], np.inf)):
-        yield np.where(np.isfinite(number), number, np.nan), rows[same_number]  # NaN differs from itself
+        yield np.where(np.isfinite(number), number, np.nan), rows[same_number]  # grouped as inf, because NaN != NaN
 
 
 def _smoothed_bootstrap(values: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Normal scores of counts: a count is an interval of a latent normal variable, as in a Gaussian copula."""
+"""Normal scores of counts: each count is an interval of a latent normal variable, as in a Gaussian copula."""
 
 from ._copula import FactorModel, Frame, GaussianCopula, fit_factors, fit_groups
 from ._reference import ReferenceDistribution

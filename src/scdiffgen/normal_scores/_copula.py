@@ -1,4 +1,4 @@
-"""A Gaussian copula: normal scores have a mean and deviation for each group and gene, and factors that groups share."""
+"""Gaussian copula of counts: a mean and SD of normal scores per group and gene, and factors shared by all groups."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ Groups = NDArray[np.intp]
 
 
 class Frame(NamedTuple):
-    """Means and deviations by which scores of cells, or of groups, are standardised."""
+    """Means and standard deviations that standardise the scores of cells or groups."""
 
     means: Array  # (cells, genes)
     deviations: Array  # (cells, genes)
 
     def take(self, rows: Groups | slice) -> Frame:
-        """Some rows."""
+        """Select rows."""
         return Frame(self.means[rows], self.deviations[rows])
 
 
 @dataclass(frozen=True)
 class FactorModel:
-    """Standardised scores are factors x loadings + noise, of variance 1 in all."""
+    """Factor analysis of standardised scores: factors x loadings + noise, with total variance 1."""
 
     reference: ReferenceDistribution
     loadings: Array  # (factors, genes)
 
     @property
     def noise(self) -> Array:
-        """Standard deviation of each gene beside the factors ``(genes,)``."""
+        """Residual standard deviation of each gene ``(genes,)``."""
         return np.sqrt(1 - (self.loadings**2).sum(axis=0))
 
     def posterior(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights ``(genes, factors)`` of scores in the factors expected of a cell, and the factors' covariance."""
+        """Compute the posterior of the factors: weights ``(genes, factors)`` for the mean, and covariance."""
         weights = (self.loadings / self.noise**2).T
         covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
         return weights @ covariance, covariance
 
     def draw_factors(self, scores: NDArray[np.floating], rng: np.random.Generator) -> Array:
-        """Draw factors ``(cells, factors)`` given standardised scores ``(cells, genes)``."""
+        """Draw factors ``(cells, factors)`` from the posterior given standardised scores ``(cells, genes)``."""
         weights, covariance = self.posterior()
         around = rng.standard_normal((len(scores), len(covariance))) @ np.linalg.cholesky(covariance).T
         return scores @ weights + around
 
     def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Array, Array]:
-        """Ends of the standardised scores of counts ``(cells, genes)``."""
+        """Compute the bounds of the standardised scores of counts ``(cells, genes)``."""
         lower, upper = self.reference.interval(counts, library_sizes(counts))
         return (lower - frame.means) / frame.deviations, (upper - frame.means) / frame.deviations
 
     def draw_scores(self, ends: tuple[Array, Array], factors: Array, rng: np.random.Generator) -> Array:
-        """Draw standardised scores ``(cells, genes)`` between their ends, given the factors ``(cells, factors)``."""
+        """Draw standardised scores ``(cells, genes)`` within their bounds, given the factors ``(cells, factors)``."""
         shared, noise = factors @ self.loadings, self.noise
         return shared + noise * draw_truncated((ends[0] - shared) / noise, (ends[1] - shared) / noise, rng)
 
     def expect_scores(self, ends: tuple[Array, Array], n_rounds: int = 8) -> Array:
-        """Expected standardised scores ``(cells, genes)`` between their ends, by mean-field variational inference."""
+        """Estimate expected standardised scores ``(cells, genes)`` within their bounds by mean-field inference."""
         (weights, _), noise = self.posterior(), self.noise
         expected, _ = truncated_moments(*ends)
         for _ in range(n_rounds):
@@ -73,7 +73,7 @@ class FactorModel:
 
 @dataclass(frozen=True)
 class GaussianCopula(FactorModel):
-    """A factor model of scores that are standardised by the mean and deviation of the cell's group."""
+    """Factor model of scores that are standardised by the mean and SD of the cell's group."""
 
     groups: Frame  # (groups, genes)
 
@@ -81,14 +81,14 @@ class GaussianCopula(FactorModel):
     def fit(
         cls, counts: sparse.csr_matrix, groups: Groups, n_components: int = 50, *, n_rounds: int = 10, seed: int = 0
     ) -> GaussianCopula:
-        """Fit counts ``(cells, genes)`` of groups ``(cells,)``, with at most so many factors."""
+        """Fit counts ``(cells, genes)`` of groups ``(cells,)``, with at most ``n_components`` factors."""
         reference = ReferenceDistribution.fit(counts, groups)
         frame = fit_groups(reference, counts, groups)
         model, _ = fit_factors(reference, counts, frame.take(groups), n_components, n_rounds=n_rounds, seed=seed)
         return cls(reference, model.loadings, frame)
 
     def draw(self, groups: Groups, library: Array, rng: np.random.Generator) -> sparse.csr_matrix:
-        """Draw counts of cells of groups and library sizes ``(cells,)``."""
+        """Draw counts of cells with given groups ``(cells,)`` and library sizes ``(cells,)``."""
         drawn = []
         for cells in chunks(len(groups), len(self.noise)):
             frame = self.groups.take(groups[cells])
@@ -106,10 +106,10 @@ def fit_groups(
     *,
     n_rounds: int = 25,
 ) -> Frame:
-    """Fit means and deviations of scores ``(groups, genes)`` as interval-censored normals, by EM.
+    """Fit means and SDs of scores ``(groups, genes)`` as interval-censored normal variables, by EM.
 
-    A mean is shrunk by two pseudo-cells at its prior (0), a variance by five (at 1). Genes are taken in turn, which
-    keeps memory low.
+    Means are shrunk by two pseudo-cells at the prior (0 by default), variances by five (1). Genes are processed in
+    chunks to limit memory.
     """
     shape = groups.max() + 1, counts.shape[1]
     prior = Frame(np.zeros(shape), np.ones(shape)) if prior is None else prior
@@ -140,11 +140,11 @@ def fit_factors(
     n_rounds: int = 10,
     seed: int = 0,
 ) -> tuple[FactorModel, NDArray[np.float32]]:
-    """Fit at most so many factors by stochastic EM; also the last draw of the scores ``(cells, genes)``.
+    """Fit at most ``n_components`` factors by stochastic EM; also return the last draw of scores ``(cells, genes)``.
 
-    Scores are drawn within their intervals around the mean of the group and the factors of the cell: data
-    augmentation (Albert and Chib 1993, Journal of the American Statistical Association). Then factors are fitted to
-    these scores. In a single round, the independently drawn scores of zeros hide most of what genes share.
+    Each round draws scores within their intervals given the group means and the factors of the cell (data augmentation,
+    Albert and Chib 1993, Journal of the American Statistical Association), then fits factors to these scores. A single
+    round is not enough: independently drawn scores of zeros hide most of the covariance between genes.
     """
     rng, scores = np.random.default_rng(seed), np.zeros(counts.shape, dtype=np.float32)
     model = FactorModel(reference, np.zeros((0, counts.shape[1])))
@@ -158,10 +158,10 @@ def fit_factors(
 
 
 def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
-    r"""Principal components ``(factors, genes)`` of standardised scores ``(cells, genes)`` that exceed noise.
+    r"""Fit the principal components ``(factors, genes)`` of standardised scores ``(cells, genes)`` that exceed noise.
 
-    Their variance :math:`\lambda` is beyond the edge :math:`(1 + \sqrt\gamma)^2` of noise alone (Marchenko and Pastur
-    1967), :math:`\gamma` genes per cell. The variance :math:`\ell` of the population solves :math:`\lambda = \ell +
+    Their variance :math:`\lambda` exceeds the edge :math:`(1 + \sqrt\gamma)^2` of pure noise (Marchenko and Pastur
+    1967), with :math:`\gamma` genes per cell. The population variance :math:`\ell` solves :math:`\lambda = \ell +
     \gamma \ell / (\ell - 1)` (Baik and Silverstein 2006, Journal of Multivariate Analysis).
     """
     n_cells, n_genes = residuals.shape
@@ -178,13 +178,13 @@ def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
 
 
 def bounded(loadings: Array) -> Array:
-    """Loadings that leave each gene noise of variance .05 at least."""
+    """Scale loadings down such that each gene has a noise variance of at least 0.05."""
     return loadings / np.sqrt(np.maximum((loadings**2).sum(axis=0) / 0.95, 1.0))
 
 
 def truncated_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Means and variances of a standard normal between two ends; far out, those of the nearer end."""
-    sign = np.where(lower + upper > 0, -1.0, 1.0)  # of the tail in which probabilities are precise
+    """Compute means and variances of standard normals truncated to intervals; stable in the far tails."""
+    sign = np.where(lower + upper > 0, -1.0, 1.0)  # flip to the lower tail, where probabilities are precise
     mass = np.maximum(sign * (special.ndtr(sign * upper) - special.ndtr(sign * lower)), 1e-300)
     density = [np.exp(-(end**2) / 2) / np.sqrt(2 * np.pi) / mass for end in (lower, upper)]
     mean = np.clip(density[0] - density[1], lower, upper)
@@ -193,7 +193,7 @@ def truncated_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def draw_truncated(lower: Array, upper: Array, rng: np.random.Generator) -> Array:
-    """Draw a standard normal between two ends, by inversion in the tail in which probabilities are precise."""
+    """Draw truncated standard normals by inversion in the lower tail, where probabilities are precise."""
     sign = np.where(lower + upper > 0, -1.0, 1.0)
     start, stop = special.ndtr(sign * lower), special.ndtr(sign * upper)
     drawn = sign * special.ndtri(np.maximum(start + rng.random(start.shape) * (stop - start), 1e-300))

@@ -1,4 +1,4 @@
-"""The reference distribution: counts as intervals of a standard normal variable, and back."""
+"""Reference distribution, which maps counts to intervals of a standard normal variable and back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ReferenceDistribution:
-    r"""Negative binomial of each gene, with mean library size x share.
+    r"""Negative binomial distribution of each gene with mean library size x share.
 
-    A count x is the interval :math:`[\Phi^{-1}F(x-1), \Phi^{-1}F(x))` of a latent standard normal variable, F being the
-    distribution function at the library size of the cell. Scores are bounded at 37.
+    A count x is the interval :math:`[\Phi^{-1}F(x-1), \Phi^{-1}F(x))` of a latent standard normal variable, where F is
+    the distribution function at the library size of the cell. Scores are capped at 37.
     """
 
-    shares: Array  # of all molecules (genes,)
-    inverse_dispersions: Array  # theta of variance mean + mean^2 / theta (genes,)
+    shares: Array  # (genes,): fraction of all molecules
+    inverse_dispersions: Array  # (genes,): theta, with variance mean + mean^2 / theta
 
     @classmethod
     def fit(cls, counts: sparse.csr_matrix, groups: NDArray[np.intp]) -> Self:
-        """Estimate shares over all cells, and dispersions by moments within groups ``(cells,)``.
+        """Estimate shares from all cells, and dispersions by moments within groups ``(cells,)``.
 
-        Counts more than eight standard deviations of theta = 1 above the mean of their group are cut there.
+        Counts are winsorised at eight standard deviations (for theta = 1) above the mean of their group.
         """
         library = library_sizes(counts)
         one_hot = sparse.csr_matrix((np.ones(len(groups)), (groups, np.arange(len(groups)))))
@@ -42,7 +42,7 @@ class ReferenceDistribution:
         return cls(shares, np.clip(squares / np.maximum(excess, 1e-12), 0.3, 1e4))
 
     def interval(self, counts: sparse.spmatrix, library: Array, genes: slice = slice(None)) -> tuple[Array, Array]:
-        """Lower and upper ends of the scores of counts, dense ``(cells, genes)``; the lower end of 0 is -inf."""
+        """Compute lower and upper bounds of the scores of counts, dense ``(cells, genes)``; -inf below a count of 0."""
         theta, means = self.inverse_dispersions[genes], library[:, None] * self.shares[genes]
         lower, upper = np.full(means.shape, -np.inf), lower_end(1.0, means, theta)
         *at, positive = sparse.find(counts.astype(np.float64))
@@ -52,7 +52,7 @@ class ReferenceDistribution:
         return lower, upper
 
     def to_counts(self, scores: Array, library: Array) -> sparse.csr_matrix:
-        """Counts whose intervals at library sizes ``(cells,)`` hold the scores ``(cells, genes)``."""
+        """Convert scores ``(cells, genes)`` to counts at library sizes ``(cells,)``."""
         scores = np.minimum(scores, 37.0)
         means = library[:, None] * self.shares
         cells, genes = np.nonzero(lower_end(1.0, means, self.inverse_dispersions) <= scores)
@@ -62,7 +62,7 @@ class ReferenceDistribution:
             return lower_end(count, *(values[at] for values in of_gene)) <= wanted[at]
 
         count, at = np.ones(len(cells)), np.arange(len(cells))
-        while len(at):  # double what is too low ...
+        while len(at):  # double counts that are too low ...
             at = at[reached(2 * count[at], at)]
             count[at] *= 2
         beyond = 2 * count
@@ -73,9 +73,9 @@ class ReferenceDistribution:
         return sparse.csr_matrix((count, (cells, genes)), shape=scores.shape, dtype=np.float32)
 
     def expected_counts(self, means: Array, deviations: Array, library: Array) -> Array:
-        """Expected counts ``(cells, genes)`` at library sizes ``(cells,)`` of scores of such means and deviations.
+        """Compute expected counts ``(cells, genes)`` at library sizes ``(cells,)`` from means and SDs of scores.
 
-        It is the sum of the probabilities of a count of 1, 2, ... or more; above 30, in steps of a tenth of the count.
+        The expectation is the sum of P(count >= k) over k = 1, 2, ...; above 30, in steps of a tenth of the count.
         """
         expected, of_cells = np.zeros(means.shape), library[:, None] * self.shares
         at, count = np.nonzero(np.ones(means.shape, dtype=bool)), 1.0
@@ -89,7 +89,7 @@ class ReferenceDistribution:
 
 
 def lower_end(counts: Array | float, means: Array, inverse_dispersions: Array) -> Array:
-    """Score below which a count is less than ``counts`` >= 1, from the smaller tail, so that none is cut at 8."""
+    """Compute the lower bounds of the scores of ``counts`` >= 1, precise beyond 8 by use of the smaller tail."""
     log_zero = -inverse_dispersions * np.log1p(means / inverse_dispersions)
     at_least, less = -np.expm1(log_zero), np.exp(log_zero)
     if np.any(counts > 1):
@@ -103,11 +103,11 @@ def lower_end(counts: Array | float, means: Array, inverse_dispersions: Array) -
 
 
 def library_sizes(counts: sparse.csr_matrix) -> Array:
-    """Molecules of each cell ``(cells,)``."""
+    """Count the molecules of each cell ``(cells,)``."""
     return np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
 
 
 def chunks(length: int, width: int) -> Iterator[slice]:
-    """Split rows so that a dense array of ``width`` columns has a million elements at most."""
+    """Split rows into slices of at most a million elements of a dense array with ``width`` columns."""
     step = max(1, 1_000_000 // max(width, 1))
     return (slice(start, start + step) for start in range(0, length, step))
