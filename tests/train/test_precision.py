@@ -69,7 +69,7 @@ def test_training_warns_where_bfloat16_is_slower_with_both_rates(
     rates[torch.bfloat16] = 2.5e9
     with pytest.warns(UserWarning, match=r"float32 \(1e\+11 .*bfloat16 \(2\.5e\+09\).*leave `precision` out") as warned:
         losses(precision, {}, max_epochs=1)
-    (ours,) = (each for each in warned if "operations a second" in str(each.message))
+    (ours,) = (each for each in warned if "operations per second" in str(each.message))
     assert Path(ours.filename).name == Path(__file__).name  # where the user called
 
 

@@ -1,4 +1,4 @@
-"""Training: optimiser, averaged weights, validation, sparse minibatches."""
+"""Training: optimiser, weight averaging (EMA), validation and sparse minibatches."""
 
 from ._block_loader import BlockLoader, cell_loader, csr_tensor
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter

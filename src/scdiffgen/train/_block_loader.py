@@ -1,4 +1,4 @@
-"""Minibatches of cells that lie on disk: read in blocks, shuffled within a pool of them."""
+"""Minibatches of cells on disk, read in blocks and shuffled within pools of blocks."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def cell_loader(
     block_size: int = BLOCK_SIZE,
     n_blocks: int = N_BLOCKS,
     generator: torch.Generator | None = None,
-    **options: Any,  # of scvi-tools' AnnDataLoader; from disk, those in FOLLOWED count
+    **options: Any,  # of scvi-tools' AnnDataLoader; for counts on disk, only those in FOLLOWED are used
 ) -> AnnDataLoader | BlockLoader:
-    """Load minibatches of registered cells: by scvi-tools' loader from memory, in blocks from disk."""
+    """Make a loader of registered cells: scvi-tools' loader for counts in memory, a block loader for counts on disk."""
     if not counts_on_disk(manager):
         return AnnDataLoader(manager, generator=generator, **options)
     followed = {name: options[name] for name in FOLLOWED if options.get(name) is not None}
@@ -40,7 +40,7 @@ def cell_loader(
 
 
 def counts_on_disk(manager: AnnDataManager) -> bool:
-    """Whether the counts of registered cells must be read, or computed, before they can be looked at."""
+    """Check whether the counts of registered cells are on disk, or lazy."""
     if REGISTRY_KEYS.X not in manager.data_registry:
         return False
     counts = manager.get_from_registry(REGISTRY_KEYS.X)
@@ -48,13 +48,13 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
 
 
 def csr_tensor(counts: sparse.csr_matrix) -> Tensor:
-    """The same counts as a tensor, which shares their memory."""
+    """Convert counts to a CSR tensor that shares their memory."""
     pointers, columns, values = (torch.from_numpy(part) for part in (counts.indptr, counts.indices, counts.data))
     return torch.sparse_csr_tensor(pointers, columns, values, counts.shape)
 
 
 class BlockLoader:
-    """Load minibatches of cells whose counts lie on disk, in constant memory: two pools of blocks, one read ahead."""
+    """Loader of minibatches from counts on disk, in constant memory: two pools of blocks, one of them prefetched."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class BlockLoader:
         distributed_sampler: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        # Shuffled, blocks come in random order, and the cells of a pool of `n_blocks` are shuffled together. With
-        # `distributed_sampler` each process loads a share of the cells, of one size.
+        # With `shuffle`, blocks are read in random order, and cells are shuffled within pools of `n_blocks` blocks.
+        # With `distributed_sampler`, each process loads an equal share of the cells.
         for name, value in {"block_size": block_size, "n_blocks": n_blocks}.items():
             check_whole_number(name, value)
         chosen = np.arange(manager.adata.n_obs) if indices is None else np.asarray(indices)
@@ -92,7 +92,7 @@ class BlockLoader:
         return math.floor(n_minibatches) if self.drop_last else math.ceil(n_minibatches)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        """Minibatches by registry key; counts in CSR format."""
+        """Yield minibatches by registry key, with counts in CSR format."""
         random = self._random() if self.shuffle else None
         order = self._share(self.indices if random is None else self._in_blocks(random))
         pools = np.split(order, range(self.pool_size, len(order), self.pool_size))
@@ -117,20 +117,20 @@ class BlockLoader:
             yield self._minibatch(left, left_rows)
 
     def _random(self) -> np.random.Generator:
-        """A new source of randomness for each pass; the same in all processes of a distributed training."""
+        """Make a random generator for each epoch, the same in all processes of a distributed training."""
         self._epoch += 1
         if self.distributed:
             return np.random.default_rng([settings.seed or 0, self._epoch])
         return np.random.default_rng(int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)))
 
     def _in_blocks(self, random: np.random.Generator) -> np.ndarray:
-        """Positions of the cells, those of a block together, the blocks in random order."""
+        """Order the cells by blocks, in random order of the blocks."""
         _, first = np.unique(self.indices // self.block_size, return_index=True)
         blocks = np.split(self.indices, first[1:])
         return np.concatenate([blocks[block] for block in random.permutation(len(blocks))])
 
     def _share(self, order: np.ndarray) -> np.ndarray:
-        """What this process loads; some cells twice, so that all processes load as many."""
+        """Select the cells of this process; some cells are repeated, so that all processes load equally many."""
         if not self.distributed:
             return order
         n_processes, process = torch.distributed.get_world_size(), torch.distributed.get_rank()
@@ -138,13 +138,13 @@ class BlockLoader:
         return np.resize(order, n_each * n_processes)[process * n_each : (process + 1) * n_each]
 
     def _read(self, rows: np.ndarray) -> sparse.csr_matrix:
-        """Counts of some cells; those less than a block apart are read at once, up to a pool of rows."""
+        """Read the counts of cells; rows less than a block apart are read at once, up to a pool of rows."""
         step, next_pool = np.diff(rows), np.diff(rows // self.pool_size) != 0
         ends = np.flatnonzero((step < 0) | (step > self.block_size) | next_pool) + 1
         runs = []
         for run in np.split(rows, ends):
             read = self._counts[int(run[0]) : int(run[-1]) + 1]
-            if hasattr(read, "compute"):  # a lazy array of Dask
+            if hasattr(read, "compute"):  # a Dask array
                 read = read.compute(scheduler="synchronous")
             runs.append(sparse.csr_matrix(read, dtype=np.float32)[run - run[0]])
         return sparse.vstack(runs, format="csr")

@@ -1,4 +1,4 @@
-"""Minibatches that stay sparse from the AnnData to the loss; in stages, of what was computed of the cells once."""
+"""Data splitters with sparse minibatches, and with cached features for training in stages."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,12 +12,12 @@ Minibatch = dict[str, Tensor]
 
 
 class SparseDataSplitter(DataSplitter):
-    """Split cells as scvi-tools does, but keep sparse minibatches sparse, and read counts on disk in blocks."""
+    """scvi-tools' data splitter, with minibatches that stay sparse, and block-wise reading of counts on disk."""
 
     data_loader_cls = staticmethod(cell_loader)
 
     def setup(self, stage: str | None = None) -> None:
-        """Split the cells, once: the network starts from the training cells before Lightning asks for them."""
+        """Split the cells once, because the network is initialised from training cells before Lightning calls this."""
         if not hasattr(self, "train_idx"):
             super().setup(stage)
 
@@ -26,16 +26,16 @@ class SparseDataSplitter(DataSplitter):
         loader = super().val_dataloader()
         if loader is None:
             return []
-        loader.generator = torch.Generator()  # loaders draw a number, by which validation would change the training
+        loader.generator = torch.Generator()  # otherwise validation would draw from the generator of the training
         return loader
 
     def on_after_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
-        """Hand the batch on as it is."""
+        """Return the batch unchanged, i.e. sparse."""
         return batch
 
 
 class StagedLoader:
-    """A loader that can compute something of every minibatch once, and hand out that, shuffled or not, from then on."""
+    """Loader that can compute features of all minibatches once, and yield minibatches of the features afterwards."""
 
     def __init__(self, loader: AnnDataLoader | BlockLoader, *, shuffle: bool) -> None:
         self.loader = loader
@@ -47,7 +47,7 @@ class StagedLoader:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Minibatch]:
-        """Minibatches of what is handed out now."""
+        """Yield minibatches of cells, or of the features once they are cached."""
         if self.cached is None:
             yield from self.loader
             return
@@ -57,17 +57,17 @@ class StagedLoader:
             yield {key: values[rows] for key, values in self.cached.items()}
 
     def cache(self, compute: Callable[[Minibatch], Minibatch]) -> Minibatch:
-        """Compute something of every minibatch, a row a cell, and hand it out from now on; also returned, whole."""
+        """Compute features of all cells, cache them for later iterations, and return them; one row per cell."""
         parts = [compute(batch) for batch in self.loader]
         self.cached = {key: torch.cat([part[key].cpu() for part in parts]) for key in parts[0]}
         return self.cached
 
 
 class StagedDataSplitter(SparseDataSplitter):
-    """The same for training in stages, of which later ones need not look at the counts."""
+    """Data splitter for training in stages, with later stages that need no counts."""
 
     def train_dataloader(self) -> StagedLoader:
-        """Minibatches to train on."""
+        """Training minibatches."""
         return StagedLoader(super().train_dataloader(), shuffle=True)
 
     def val_dataloader(self) -> StagedLoader | list:

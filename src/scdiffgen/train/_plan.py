@@ -1,4 +1,4 @@
-"""Lightning plan: AdamW with warm-up and decay, averaged weights, a stop where the model over-fits."""
+"""Lightning training plan: AdamW with warm-up and cosine decay, weight averaging, and early stopping."""
 
 import logging
 import math
@@ -24,10 +24,10 @@ from scdiffgen.module import DiffusionModule
 
 logger = logging.getLogger(__name__)
 
-MAX_SKIPPED = 10  # steps in a row that may be skipped for their gradients
-SPIKE = 20  # times the usual norm that a gradient may have; the largest in a sound training has two or three times
-N_USUAL = 100  # steps whose median norm is the usual one
-EMBEDDING_DECAY = 0.01  # at most: more would draw categories of few cells to those of many
+MAX_SKIPPED = 10  # maximum number of consecutive steps skipped for their gradients
+SPIKE = 20  # maximum gradient norm, relative to the median norm; stable training reaches 2 to 3
+N_USUAL = 100  # number of steps in the median norm
+EMBEDDING_DECAY = 0.01  # maximum: more decay would shrink rare categories towards common ones
 NO_STEP = (
     "Training made no step, and the model is as it was: `train` needs at least one minibatch. With `drop_last` pass a "
     "`batch_size` of at most the number of training cells, and leave out `max_steps=0` and `limit_train_batches=0`."
@@ -89,7 +89,7 @@ class TrainingPlanConfig:
 
 
 class DiffusionTrainingPlan(pl.LightningModule):
-    """Train a diffusion module; ``settings`` are those of :class:`TrainingPlanConfig`."""
+    """Lightning training plan of a diffusion module, with the settings of :class:`TrainingPlanConfig`."""
 
     def __init__(self, module: DiffusionModule, **settings: Any) -> None:
         super().__init__()
@@ -97,27 +97,27 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.config = TrainingPlanConfig(**settings)
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
         self._best_loss = self._last_loss = math.inf
-        self._best: list[dict[str, Tensor]] = []  # weights of the denoiser and of its average
-        self.n_steps = 0  # with finite gradients
-        self.logged: dict[str, pd.DataFrame] = {}  # by processes that a notebook forked
+        self._best: list[dict[str, Tensor]] = []  # weights of the denoiser and of the averaged denoiser
+        self.n_steps = 0  # number of optimiser steps that were not skipped
+        self.logged: dict[str, pd.DataFrame] = {}  # history of processes that were forked by a notebook
         self._n_skipped = 0
         self._norms: deque[float] = deque(maxlen=N_USUAL)
         self._stage = self._stage_start = 0
         self._stage_ends: list[int] = []  # epochs
 
     def on_train_start(self) -> None:
-        """Let every process of a distributed training draw noise of its own."""
+        """Give each process of a distributed training a different random seed."""
         if self.global_rank:
             torch.manual_seed(torch.initial_seed() + self.global_rank)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Loss of one minibatch."""
+        """Compute the loss of one minibatch."""
         output = self.module.loss(*self.module.unpack(batch))
         self._log("train_loss", output)
         return output.loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Loss of one held-out minibatch, at the same randomness every time, so that epochs compare."""
+        """Compute the loss of one held-out minibatch, with the same random numbers in each epoch."""
         generator = torch.Generator(self.device).manual_seed(batch_idx)
         self._log("validation_loss", self.module.validation_loss(*self.module.unpack(batch), generator))
 
@@ -126,7 +126,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.log(name, output.loss, on_step=False, on_epoch=True, prog_bar=True, **across)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale large gradients down; skip a step whose gradient is not finite, or far out of the usual."""
+        """Clip gradients by norm; skip the step if the norm is not finite or far above the recent median."""
         parameters = list(self.module.denoiser.parameters())
         total = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         norm = float(total)
@@ -149,23 +149,23 @@ class DiffusionTrainingPlan(pl.LightningModule):
             )
 
     def on_train_epoch_start(self) -> None:
-        """Begin the next stage where it is time: what it needs of the cells is computed once."""
+        """Begin the next stage at its first epoch, and cache the features that it needs."""
         if self._stage + 1 < len(self._stage_ends) and self.current_epoch >= self._stage_ends[self._stage]:
             self._stage, self._stage_start, self._best_loss = self._stage + 1, self.global_step, math.inf
             self._norms.clear()
-            self.trainer.fit_loop.epoch_loop.val_loop.setup_data()  # before the first validation there is no loader yet
+            self.trainer.fit_loop.epoch_loop.val_loop.setup_data()  # no loader exists before the first validation
             loaders = [self.trainer.train_dataloader, self.trainer.val_dataloaders]
             cached = [loader.cache(self.module.compute_once) for loader in loaders if loader]
             self.module.begin_stage(cached[0])
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Move the averaged weights."""
+        """Update the exponential moving average of the weights."""
         step = self.global_step - self._stage_start
         decay = min(self.config.ema_decay, (1 + step) / (10 + step))
         update_ema(self.module.ema_denoiser, self.module.denoiser, decay)
 
     def on_validation_epoch_end(self) -> None:
-        """Keep the weights of the best validation loss; stop where it says that the model over-fits."""
+        """Keep the weights with the lowest validation loss; stop if the loss rises by ``max_validation_rise``."""
         loss = float(self.trainer.callback_metrics["validation_loss"])
         last_stage = self._stage + 1 == len(self._stage_ends)
         judges = self.module.judged_by_validation and not math.isinf(self.config.max_validation_rise)
@@ -175,42 +175,42 @@ class DiffusionTrainingPlan(pl.LightningModule):
         if loss < self._best_loss:
             self._best_loss, self._best = loss, [deepcopy(part.state_dict()) for part in self.module.denoisers]
         elif loss > self._best_loss * (1 + self.config.max_validation_rise):
-            self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # which otherwise says when
+            self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # takes precedence
 
     @property
     def is_usable(self) -> bool:
-        """Whether a step of the last stage was made, so that the model can generate."""
+        """Whether the last stage has made a step, so that the model can generate."""
         return self.n_steps > 0 and self._stage + 1 == len(self._stage_ends) and self.global_step > self._stage_start
 
     def on_train_end(self) -> None:
-        """Restore the weights of the best validation loss, unless the last is nearly as good (sampling noise)."""
+        """Restore the weights with the lowest validation loss, unless the last loss is within sampling noise of it."""
         if self._last_loss <= self._best_loss * (1 + self.config.max_validation_rise / 4):
             return
         for part, weights in zip(self.module.denoisers, self._best, strict=False):
             part.load_state_dict(weights)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What processes that a notebook forked bring back besides the weights, in plain values."""
+        """Return the state, besides weights, that processes forked by a notebook pass back, as plain values."""
         attached = self._trainer is not None and self.trainer.is_global_zero
         logged = logged_history(self.trainer) if attached else {}
-        plain = {name: [of.index.name, of.index.tolist(), list(map(float, of[name]))] for name, of in logged.items()}
+        plain = {name: [df.index.name, df.index.tolist(), list(map(float, df[name]))] for name, df in logged.items()}
         return {"n_steps": self.n_steps, "logged": plain}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take it from them."""
+        """Restore the state of :meth:`get_extra_state`."""
         self.n_steps = state["n_steps"]
         for name, (kind, numbers, losses) in state["logged"].items():
             self.logged[name] = pd.DataFrame({name: losses}, index=pd.Index(numbers, name=kind))
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """AdamW, and a learning rate that warms up and decays over the whole run, or over each of its stages."""
+        """Set up AdamW, with warm-up and cosine decay of the learning rate over the run, or over each stage."""
         config, linear = self.config, list(self.module.linear_weights())
         decay, share = self.module.regularisation(max(self.n_obs_training, 1))
         decay = decay if config.weight_decay is None else config.weight_decay
         share = share if config.linear_lr is None else config.linear_lr
         embeddings = [p for p in self.module.denoiser.embed.parameters() if p.ndim > 1]
-        apart = {id(weight) for weight in [*linear, *embeddings]}
-        rest = [p for p in self.module.denoiser.parameters() if id(p) not in apart]
+        separate = {id(weight) for weight in [*linear, *embeddings]}
+        rest = [p for p in self.module.denoiser.parameters() if id(p) not in separate]
         groups = [
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": decay},
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
@@ -221,7 +221,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         try:
             n_steps = max(int(self.trainer.estimated_stepping_batches), 1)
             n_batches = max(int(self.trainer.num_training_batches), 1)
-        except OverflowError:  # Lightning's answer where an epoch has no minibatch
+        except OverflowError:  # raised by Lightning if an epoch has no minibatch
             raise ValueError(NO_STEP) from None
         self._stage_ends = stage_ends(self.module.stages(), math.ceil(n_steps / n_batches))
         starts = [0, *(n_batches * end for end in self._stage_ends[:-1])]
@@ -233,21 +233,21 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
 
 def logged_history(trainer: pl.Trainer) -> dict[str, pd.DataFrame]:
-    """Losses by name, from the first of the loggers that keeps them."""
-    kept = [getattr(logger, "history", None) for logger in trainer.loggers]  # a method in processes that log nothing
-    return next((dict(history) for history in kept if isinstance(history, Mapping)), {})
+    """Return the logged losses by name, from the first logger with a history."""
+    histories = [getattr(logger, "history", None) for logger in trainer.loggers]  # a method in non-logging processes
+    return next((dict(history) for history in histories if isinstance(history, Mapping)), {})
 
 
 @torch.no_grad()
 def update_ema(average: nn.Module, network: nn.Module, decay: float) -> None:
-    """Move every weight of ``average`` to ``decay * average + (1 - decay) * network``."""
+    """Update the exponential moving average: ``decay * average + (1 - decay) * network``."""
     get_ema_multi_avg_fn(decay)(list(average.parameters()), list(network.parameters()), None)
-    for mine, other in zip(average.buffers(), network.buffers(), strict=True):
-        mine.copy_(other)
+    for averaged, buffer in zip(average.buffers(), network.buffers(), strict=True):
+        averaged.copy_(buffer)
 
 
 def rate_factor(step: int, starts: Sequence[int], lengths: Sequence[int], n_warmup_steps: int) -> float:
-    """Share of the learning rate at a step of stages that start at given steps, and last so many."""
+    """Compute the factor of the learning rate at a step: linear warm-up and cosine decay within each stage."""
     stage = bisect_right(starts, step) - 1
     n_warmup = max(min(n_warmup_steps, lengths[stage] // 10), 1)
     done = step - starts[stage]
@@ -255,7 +255,7 @@ def rate_factor(step: int, starts: Sequence[int], lengths: Sequence[int], n_warm
 
 
 def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:
-    """Epochs at which stages end that take such shares of them; a stage with a share takes an epoch at least."""
+    """Divide epochs among stages by shares, and return the last epochs; a positive share gets at least one epoch."""
     ends: list[int] = []
     total = 0.0
     for position, share in enumerate(shares):

@@ -1,4 +1,4 @@
-"""scvi-tools' trainer that returns from Control-C, keeps a history beside other loggers, and warns of slow bfloat16."""
+"""scvi-tools' trainer with a graceful stop at Control-C, a history besides other loggers, and bfloat16 warnings."""
 
 import timeit
 from typing import Any
@@ -14,7 +14,7 @@ from ._plan import DiffusionTrainingPlan
 
 
 class GracefulTrainer(Trainer):
-    """Train until all epochs are done or Control-C is pressed; Lightning would end the whole script."""
+    """Trainer that ends training at Control-C, while Lightning would exit the whole script."""
 
     def fit(self, plan: DiffusionTrainingPlan, *args: Any, **kwargs: Any) -> None:
         """Fit the model; raise KeyboardInterrupt only if no weights can be used yet."""
@@ -25,7 +25,7 @@ class GracefulTrainer(Trainer):
             warn_of_slow_bfloat16(*(matrix_product_rate(dtype) for dtype in (torch.float32, torch.bfloat16)))
         try:
             super().fit(plan, *args, **kwargs)
-        except (KeyboardInterrupt, SystemExit) as error:  # Lightning exits where Control-C was pressed
+        except (KeyboardInterrupt, SystemExit) as error:  # Lightning raises SystemExit at Control-C
             if KeyboardInterrupt not in (type(error), type(error.__context__)):
                 raise
             if not plan.is_usable:
@@ -38,16 +38,16 @@ class GracefulTrainer(Trainer):
 
 
 def matrix_product_rate(dtype: torch.dtype, size: int = 256, n_repeats: int = 5) -> float:
-    """Measure how many operations a second products of square matrices take on the CPU; takes milliseconds."""
+    """Measure the rate of matrix products on the CPU in operations per second; takes milliseconds."""
     matrix = torch.ones(size, size, dtype=dtype)
     return 2 * size**3 / min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=n_repeats))
 
 
 def warn_of_slow_bfloat16(float32_rate: float, bfloat16_rate: float) -> None:
-    """Warn if the CPU multiplies matrices faster in float32, from operations a second."""
+    """Warn if matrix products on the CPU are faster in float32 than in bfloat16, by operations per second."""
     if bfloat16_rate < float32_rate:
         warn_user(
             f"`precision` is 'bf16-mixed', but this CPU multiplies matrices faster in float32 ({float32_rate:.2g} "
-            f"operations a second) than in bfloat16 ({bfloat16_rate:.2g}), so training would be slower: leave "
+            f"operations per second) than in bfloat16 ({bfloat16_rate:.2g}), so training would be slower: leave "
             "`precision` out to train in float32."
         )
