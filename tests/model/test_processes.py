@@ -141,5 +141,5 @@ def test_every_form_of_the_network_trains_and_generates(process: str, options: d
 def test_embedded_expression_has_no_weights_of_the_genes() -> None:
     network = NetworkOptions(expression_embedding="fourier")
     model = trained_model(simulated_cells(40), 1, 20, network=network, labels_key="cell_type")
-    with pytest.raises(ValueError, match="embeds expression has no weights"):
+    with pytest.raises(ValueError, match="embeds expression has no gene weights"):
         model.get_token_loadings(method="gradient")

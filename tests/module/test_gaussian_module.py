@@ -137,7 +137,7 @@ def test_doses_of_an_unseen_dose_follow_hills_curve() -> None:
 
 
 def test_an_intervention_that_no_cell_had_is_refused(module: GaussianModule) -> None:
-    with pytest.raises(ValueError, match="does not know the response to 1 of the interventions"):
+    with pytest.raises(ValueError, match="cannot predict the response to 1 of the interventions"):
         mean_scores(module, given([0], [[2]]))
 
 

@@ -38,12 +38,12 @@ class EmbeddedConditions(NamedTuple):
 
 
 class ConditionedDenoiser(nn.Module):
-    """Condition embedders, a network conditioned on them, and effect networks of interventions."""
+    """Base class of denoisers: condition embedders, a base network, and effect networks of interventions."""
 
     input_type: ClassVar[InputKind] = "counts"
     """Input of the networks: counts or values."""
 
-    network: Any  # of the cell context
+    network: Any  # base network of the cell context
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ConditionedDenoiser(nn.Module):
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
         features: Mapping[str, Tensor],
-        process: Any = None,  # by which predictions of vectors are converted; counts need none
+        process: Any = None,  # converts predictions of vectors; unused for counts
     ) -> None:
         super().__init__()
         self.process = process
@@ -59,8 +59,8 @@ class ConditionedDenoiser(nn.Module):
         self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
-        of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
-        self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
+        embedded_features = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
+        self.embed = ConditionEmbedder(embedded, dim, size.options, features=embedded_features)
         self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
         self.rotates = size.options.attention_numbers == "rotated"
         self.network = self.make_network(n_vars, size)
@@ -94,12 +94,12 @@ class ConditionedDenoiser(nn.Module):
         return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
 
     def treatments(self, conditions: Given) -> Given:
-        """Select interventions with effects that some cell is given; synchronises with the device."""
+        """Select interventions with effect networks that at least one cell has; synchronises with the device."""
         given = {name: conditions[name] for name in self.effect_names if name in conditions}
-        return Conditions({name: each for name, each in given.items() if each.mask.any()}, conditions.n_cells)
+        return Conditions({name: part for name, part in given.items() if part.mask.any()}, conditions.n_cells)
 
     def unaffected(self, conditions: Given, n_cells: int) -> Tensor:
-        """Select cells without a given intervention that has an effect ``(cells,)``."""
+        """Mark cells ``(cells,)`` without a given intervention at a nonzero dose."""
         none = torch.ones(n_cells, dtype=torch.bool, device=self.missing.device)
         for name in self.effect_names:
             if name in conditions:
@@ -138,7 +138,7 @@ class ConditionedDenoiser(nn.Module):
 
 
 class Denoiser(ConditionedDenoiser):
-    """Predict the missing molecules of thinned cells, of one modality or several side by side (``sizes``)."""
+    """Denoiser of thinned cells with one modality or several concatenated ones (``sizes``)."""
 
     network: TokenNetwork
     label_offsets: LabelOffsets | None
@@ -158,7 +158,7 @@ class Denoiser(ConditionedDenoiser):
         return TokenNetwork(n_vars, size)
 
     def library(self, counts: Tensor) -> Tensor:
-        """Molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
+        """Sum the molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
         return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
@@ -178,16 +178,16 @@ class Denoiser(ConditionedDenoiser):
     ) -> Callable[[Tensor, Tensor], GeneScores]:
         """Bind conditions; the predictor returns gene scores before the urn term is added."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
-        of_labels, treatments = self.label_scores(conditions), self.treatments(conditions)
+        offsets, treatments = self.label_scores(conditions), self.treatments(conditions)
 
         def predict(state: Tensor, library: Tensor) -> GeneScores:
-            there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
-            n_molecules = self.library(there)
-            scores: GeneScores = self.network(there, n_molecules, library, *embedded)
-            added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
+            present = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
+            n_molecules = self.library(present)
+            scores: GeneScores = self.network(present, n_molecules, library, *embedded)
+            added = self.effect_scores(present, n_molecules, library, treatments, trains_effects)
             logits = scores.logits
-            for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
-                logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place, as they are large
+            for score in [*(effect_scale * effect for effect in added.values()), *offsets.values()]:
+                logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place to save memory
             return scores._replace(logits=logits)
 
         return predict

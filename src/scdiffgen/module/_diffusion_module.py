@@ -23,7 +23,7 @@ from ._processes import Given, Predictor, Scale
 
 
 class DiffusionModule(BaseModuleClass):
-    """A process, its denoiser, and the denoiser with averaged weights for sampling and validation."""
+    """Diffusion module: a process, its denoiser, and an averaged (EMA) denoiser for sampling and validation."""
 
     process_name: ClassVar[str]
     """Name of the process, as in ``process="thinning"``."""
@@ -89,7 +89,7 @@ class DiffusionModule(BaseModuleClass):
 
     @abstractmethod
     def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Draw cells of about ``library`` ``(cells,)`` molecules: dense whole counts ``(cells, genes)``."""
+        """Draw cells of about ``library`` ``(cells,)`` molecules: dense integer counts ``(cells, genes)``."""
 
     @abstractmethod
     def counterfactual(
@@ -108,7 +108,7 @@ class DiffusionModule(BaseModuleClass):
     # Methods that a process may override.
 
     def start_linearly(self, sample: Iterable[tuple[Any, Given]]) -> None:
-        """Initialise by a linear model of some training cells, CSR counts and conditions."""
+        """Initialise by a linear model of a sample of training cells (CSR counts and conditions)."""
 
     def linear_weights(self) -> Sequence[Tensor]:
         """Return the linearly initialised weights, which have a lower learning rate."""
@@ -138,7 +138,7 @@ class DiffusionModule(BaseModuleClass):
 
     @property
     def denoisers(self) -> tuple[Any, Any]:
-        """Return the trained denoiser and the averaged denoiser."""
+        """The trained denoiser and the averaged denoiser."""
         return self.denoiser, self.ema_denoiser
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Given]:
@@ -150,7 +150,7 @@ class DiffusionModule(BaseModuleClass):
         return counts, conditions_from_batch(tensors, self.specs)
 
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Drop conditions; also select cells with full context, which train effects ``(cells,)``; ``None`` is all."""
+        """Drop conditions at random; also mark cells ``(cells,)`` whose full context trains effects (None: all)."""
         context = self.denoiser.embed.names
         fewer = conditions.drop(self.condition_dropout, together=context)
         complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
@@ -161,11 +161,11 @@ class DiffusionModule(BaseModuleClass):
         return (1.0,)
 
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Compute the values per cell that replace cells in later stages."""
+        """Compute the features that replace the counts of cells in later stages."""
         return dict(batch)
 
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
-        """Begin the next stage, given the cached values of all training cells."""
+        """Begin the next stage, given the cached features of all training cells."""
 
     def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
         """Calibrate gene means of drawn cells to those of training cells; by default do nothing."""
@@ -194,7 +194,7 @@ class DiffusionModule(BaseModuleClass):
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
         groups = self.guided(conditions, guidance_scale)
-        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; all else is classifier-free guidance
+        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; the rest is classifier-free guidance
         rest = conditions.without({name for names, _ in groups for name in names})
         guided = [rest.replace(conditions.only(names)) for names, _ in groups]
         conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]

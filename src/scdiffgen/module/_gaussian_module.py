@@ -37,7 +37,7 @@ TrainingCells: TypeAlias = Tensor | Encoded
 
 
 class VectorDenoiser(ConditionedDenoiser):
-    """Predict noise-free vectors from noisy vectors."""
+    """Denoiser that predicts noise-free vectors from noisy vectors."""
 
     input_type = "values"
     network: ScoreNetwork
@@ -55,7 +55,7 @@ class VectorDenoiser(ConditionedDenoiser):
         def predictor(library: Tensor) -> Denoise:
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
-                log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
+                log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # one time, or one per cell
                 predicted, _ = self.network.read(noisy, log_level, library, *embedded)
                 added = self.effect_scores(noisy, log_level, library, treatments, trains_effects)
                 for score in added.values():
@@ -72,15 +72,15 @@ class VectorDenoiser(ConditionedDenoiser):
 
 
 class ScoreDenoiser(VectorDenoiser):
-    r"""Predict the posterior mean of a factor model of scores, corrected by the network.
+    r"""Denoiser with the posterior mean of a factor model of scores, corrected by the network.
 
-    With :math:`f`, the expected contribution of the factors plus the output of the network, and :math:`r`, the residual
-    variance, the prediction is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)` for each gene.
+    With :math:`f`, the expected contribution of the factors plus the network output, and residual variance :math:`r`,
+    the prediction is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)` for each gene.
     """
 
-    axes: Tensor  # (axes, genes), orthonormal: first those of the factors; zero where there are fewer
-    variances: Tensor  # (axes,), of the factors along them
-    noise: Tensor  # (genes,), variance beside the factors
+    axes: Tensor  # (axes, genes): orthonormal axes, those of the factors first; unused rows are zero
+    variances: Tensor  # (axes,): variance of the factors along the axes
+    noise: Tensor  # (genes,): residual variance
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class ScoreDenoiser(VectorDenoiser):
         self.register_buffer("axes", torch.zeros(n_axes, n_vars))
         self.register_buffer("variances", torch.zeros(n_axes))
         self.register_buffer("noise", torch.ones(n_vars))
-        # Gene weights are fixed at those of the factors, because trained weights over-fit from the first steps on.
+        # Gene weights are fixed at the axes, because trained weights over-fit from the first steps on.
         fixed = [*linear_weights(self.network).values(), self.network.readout.bias]
-        for weight in (*fixed, *self.effects.parameters()):  # responses are shifts of the scores' means
+        for weight in (*fixed, *self.effects.parameters()):  # responses shift the means; effects are unused
             weight.requires_grad_(False)
 
     def treatments(self, conditions: Given) -> Given:
@@ -111,14 +111,14 @@ class ScoreDenoiser(VectorDenoiser):
         return expected + alpha * self.noise / (alpha**2 * self.noise + sigma**2) * (noisy - alpha * expected)
 
     def along(self, noisy: Tensor, level: Level) -> Tensor:
-        """Compute expected scores along the axes ``(cells, factors)``."""
+        """Compute expected scores along the axes ``(cells, axes)``."""
         beside = (self.axes**2 * self.noise).sum(1)
         gains = level.alpha * self.variances / (level.alpha**2 * (self.variances + beside) + level.sigma**2)
         return noisy @ self.axes.T * gains
 
     @torch.no_grad()
     def start(self, model: FactorModel, axes: np.ndarray) -> None:
-        """Initialise by factors; the network reads and writes along orthonormal axes ``(axes, genes)``."""
+        """Initialise by a factor model; gene weights of the network become orthonormal axes ``(axes, genes)``."""
         for weight in linear_weights(self.network).values():
             weight.zero_()
         variances = ((axes @ model.loadings.T) ** 2).sum(1)  # the first axes are those of the factors
@@ -172,14 +172,14 @@ class VectorModule(DiffusionModule):
         return self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
 
     def draw_again(self, vector: Tensor, after: Denoise, keep: float, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Add noise until a share ``keep`` of the variance is left, then remove the noise."""
+        """Add noise until a fraction ``keep`` of the variance is signal, then denoise."""
         start = time_of_signal(torch.tensor(keep), self.process.level)
         noisy = self.process.corrupt(vector, generator, start.to(vector)).state
         return self.process.draw(after, noisy, float(start), n_steps=n_steps, generator=generator)
 
 
 class FramedPredictor:
-    """A predictor of standardised scores, and the frame of the cells, drawn if conditions are missing."""
+    """Predictor of standardised scores with the frame of the cells, which is drawn if conditions are missing."""
 
     def __init__(self, standardised: VectorPredictor, frame: Callable[[np.random.Generator | None], Frame]) -> None:
         self.standardised, self.frame = standardised, frame
@@ -190,12 +190,12 @@ class FramedPredictor:
 
 
 class GaussianModule(VectorModule):
-    """Gaussian diffusion of the normal scores of counts, standardised within groups of cells of equal conditions."""
+    """Gaussian diffusion of normal scores of counts, standardised within groups of cells with equal conditions."""
 
     process_name = "gaussian"
     options_cls = GaussianOptions
     least_steps = 2000
-    judged_by_validation = False  # generated cells improve while the loss rises, which is mostly noise
+    judged_by_validation = False  # generated cells improve even while the loss, mostly noise, rises
     denoiser: ScoreDenoiser
     ema_denoiser: ScoreDenoiser
 
@@ -204,7 +204,7 @@ class GaussianModule(VectorModule):
         return ScoreDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load; raise if the weights are of an earlier version, whose vectors were standardised expression."""
+        """Load weights; raise for the removed Gaussian diffusion of standardised expression of earlier versions."""
         if f"{prefix}scale" in state_dict:
             raise ValueError("The file holds the removed Gaussian diffusion of log expression: train a new model.")
         super()._load_from_state_dict(state_dict, prefix, *others)
@@ -213,7 +213,7 @@ class GaussianModule(VectorModule):
         """Do nothing, because :meth:`start_linearly` fits all statistics."""
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Fit groups and factors."""
+        """Fit groups and factors to a sample of training cells, and initialise the denoisers by them."""
         counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
         together = sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
         model, axes = self.scores.fit(*together, len(self.denoiser.axes))
@@ -309,10 +309,10 @@ class GaussianModule(VectorModule):
         """Compute hidden vectors of the read-out plus the factors of cells ``(cells, tokens, width)``."""
         denoiser, (vector, _) = self.ema_denoiser, self._expected(counts, conditions)
         readout = denoiser.network.readout
-        found = readout.hidden(self._tokens(vector, self.library(counts), conditions))
+        hidden = readout.hidden(self._tokens(vector, self.library(counts), conditions))
         along = denoiser.along(vector, self.process.level(torch.tensor(TIME_MIN, device=vector.device)))
-        of_factors = along @ denoiser.axes @ torch.linalg.pinv(readout.loadings().flatten(0, 1))
-        return found + of_factors.unflatten(1, found.shape[1:])
+        factors = along @ denoiser.axes @ torch.linalg.pinv(readout.loadings().flatten(0, 1))
+        return hidden + factors.unflatten(1, hidden.shape[1:])
 
     def gene_weights(self) -> Tensor:
         """Return gene weights of :meth:`hidden`, in units of normal scores."""

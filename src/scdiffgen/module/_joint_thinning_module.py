@@ -16,7 +16,7 @@ from ._thinning_module import ThinningModule
 
 
 class JointThinningModule(ThinningModule):
-    """Token diffusion on counts of several modalities; ``n_vars`` by key of the counts in a minibatch."""
+    """Token diffusion on counts of several modalities; ``n_vars`` is by key of the counts in a minibatch."""
 
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
         self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
@@ -34,9 +34,9 @@ class JointThinningModule(ThinningModule):
         return super().corrupt(self.without(counts, dropped))
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        """Count cells by their shallowest modality, which over-fits first because all losses weigh the same."""
+        """Scale the number of cells by the depth of the shallowest modality, which over-fits first."""
         depth = float(self.denoiser.limit.depth.nan_to_num(torch.inf).min())
-        whole = 300  # molecules of a modality above which a cell counts fully
+        whole = 300  # number of molecules of a modality above which a cell counts fully
         return super().regularisation(max(round(n_cells * min(depth / whole, 1)), 1))
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
 
 class LatentDenoiser(VectorDenoiser):
-    """Autoencoder of cells, and denoiser of its concatenated tokens, which replace genes."""
+    """Autoencoder of cells, and denoiser of the concatenated tokens, which take the place of genes."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LatentDenoiser(VectorDenoiser):
         self.autoencoder = TokenAutoencoder(n_vars, size, latent_dim)
 
     def sort_tokens(self, order: Tensor) -> None:
-        """Permute the tokens of the autoencoder, which replace genes; tokens of the denoiser are kept."""
+        """Permute the tokens of the autoencoder, the "genes" of the denoiser; tokens of the denoiser are kept."""
         permute_weights(self.autoencoder, order, TOKEN_AXES)
         permute_weights(self.network, order, GENE_AXES)
         permute_weights(self.effects, order, GENE_AXES)
@@ -75,7 +75,7 @@ class LatentModule(VectorModule):
             denoiser.autoencoder.readout.initialise_bias(frequencies)
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Initialise gene dispersions by those within equal conditions, because training moves them too slowly."""
+        """Initialise gene dispersions by moments within equal conditions, because training changes them too slowly."""
         counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
         _, groups = distinct_rows(Conditions.concatenate(conditions).codes(self.specs))
         reference = ReferenceDistribution.fit(sparse.vstack(counts, format="csr"), groups)
@@ -83,7 +83,7 @@ class LatentModule(VectorModule):
             denoiser.autoencoder.likelihood.start(torch.from_numpy(reference.inverse_dispersions))
 
     def sort_tokens(self, order: Sequence[int]) -> None:
-        """Permute the tokens with their means and scales; the noise of a seed then applies to other tokens."""
+        """Permute the tokens with their means and scales; a seed then gives other cells (noise is not permuted)."""
         super().sort_tokens(order)
         for moments in (self.mean, self.scale):
             permute_tokens(moments, torch.as_tensor(order))
@@ -91,7 +91,7 @@ class LatentModule(VectorModule):
     # Two stages.
 
     def stages(self) -> tuple[float, ...]:
-        """Return shares of the epochs of the autoencoder, unless already trained, and of the diffusion."""
+        """Return shares of the epochs for the autoencoder (0 if already trained) and the diffusion."""
         share = self.process_options.autoencoder_share
         return (0.0, 1.0) if self.stage else (share, 1 - share)
 
@@ -105,7 +105,7 @@ class LatentModule(VectorModule):
 
     @torch.no_grad()
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
-        """Keep the averaged autoencoder, and standardise its tokens by those of the training cells."""
+        """Freeze the averaged autoencoder, and standardise its tokens by their mean and SD over training cells."""
         self.denoiser.autoencoder.load_state_dict(self.ema_denoiser.autoencoder.state_dict())
         if not self.stage:
             self.mean.copy_(cached[VECTORS].mean(0))
@@ -151,7 +151,7 @@ class LatentModule(VectorModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Add noise until a share ``keep`` (default 0) of the variance is left, then remove it by ``after``."""
+        """Add noise until a fraction ``keep`` (default 0) of the variance is signal, then denoise by ``after``."""
         library, vector = self.library(cells), self.to_vector(cells)
         moved = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
         return self.to_counts(moved, library, generator)
@@ -185,7 +185,7 @@ class LatentModule(VectorModule):
         return self.ema_denoiser.autoencoder.readout.loadings()
 
     def _encoded(self, counts: Tensor) -> Tensor:
-        autoencoder = self.ema_denoiser.autoencoder.eval()  # averaged weights are never trained, so without dropout
+        autoencoder = self.ema_denoiser.autoencoder.eval()  # without dropout, because averaged weights are not trained
         return autoencoder.encode(counts, self.library(counts)).flatten(1)
 
     def _latent(self, vector: Tensor) -> Tensor:

@@ -21,25 +21,25 @@ class LinearModel(NamedTuple):
     """Principal components of log-normalised expression, largest first."""
 
     axes: NDArray[np.float64]  # (components, genes), orthonormal
-    spread: NDArray[np.float64]  # (components,), standard deviation along them, without sampling noise
+    spread: NDArray[np.float64]  # (components,): standard deviation along the axes, without sampling noise
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Fit at most ``n_components`` that replicate in other cells :cite:p:`batson2019molecular`."""
+    """Fit at most ``n_components`` components that replicate in other cells :cite:p:`batson2019molecular`."""
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
-        with suppress(ArpackError):  # if all cells are equal
+        with suppress(ArpackError):  # raised if all cells are equal
             return _returning(counts, n_components)
     return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
 
 
 def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_components: int) -> LinearModel:
     """Fit components of each modality separately and interleave at most ``n_components``."""
-    found = [
+    models = [
         linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
     ]
-    turns = np.argsort(np.concatenate([np.arange(len(part.axes)) for part in found]), kind="stable")
-    axes, spread = block_diag(*(part.axes for part in found)), np.concatenate([part.spread for part in found])
+    turns = np.argsort(np.concatenate([np.arange(len(part.axes)) for part in models]), kind="stable")
+    axes, spread = block_diag(*(part.axes for part in models)), np.concatenate([part.spread for part in models])
     return LinearModel(axes[turns], spread[turns])
 
 

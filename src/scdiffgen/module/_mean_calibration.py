@@ -1,4 +1,4 @@
-"""Calibration of gene means: shrunken differences of mean log expression of training and drawn cells."""
+"""Calibration of gene means by shrunken differences of mean log expression between training and drawn cells."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,8 @@ def mean_change(
 ) -> NDArray[np.float64]:
     """Compute log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
 
-    Sampling noise is that of drawn cells, and of real cells if they are only a ``share`` of all training cells.
-    ``n_together`` genes of similar expression share one shrinkage factor.
+    Sampling noise includes the noise of drawn cells, and of real cells if they are only a ``share`` of all training
+    cells. Groups of ``n_together`` genes with similar expression share one shrinkage factor.
     """
     least = 0.5 / real.n_samples_seen_
     change = np.log((real.mean_ + least) / (drawn.mean_ + least))

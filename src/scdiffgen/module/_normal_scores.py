@@ -18,14 +18,14 @@ from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, f
 Array = NDArray[np.float64]
 
 Treatment = tuple[tuple[int, float], ...] | None
-"""Interventions of a cell and their doses (-1: none given), sorted; None is missing."""
+"""Sorted interventions of a cell with doses (-1 if no dose is given); None if missing."""
 
 Groups = list[tuple[np.ndarray, Treatment]]
 Responses = tuple[set[int], Array]  # interventions with known responses, (interventions, genes)
 
 
 class NormalScores(nn.Module):
-    """Tables of groups of training cells, which agree in all conditions except numbers."""
+    """Tables of the groups of training cells with equal conditions, except numbers."""
 
     shares: Tensor  # (genes,)
     inverse_dispersions: Tensor  # (genes,)
@@ -44,7 +44,7 @@ class NormalScores(nn.Module):
         n_columns, n_slots = (
             sum(spec.n_slots for spec in some if not spec.is_number) for some in (self.specs, self.interventions)
         )
-        tables = {  # one group without conditions, before fitting
+        tables = {  # before fitting, a single group without conditions
             "shares": torch.full((n_genes,), 1 / n_genes),
             "inverse_dispersions": torch.ones(n_genes),
             "loadings": torch.zeros(0, n_genes),
@@ -103,10 +103,10 @@ class NormalScores(nn.Module):
     def frame(
         self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
     ) -> Frame:
-        """Return means and deviations of cells ``(cells, genes)``; ``open_ended`` paths may continue.
+        """Return means and SDs of cells ``(cells, genes)``; with ``open_ended``, partial hierarchy paths match.
 
-        If conditions are missing, a group that agrees in the given ones is drawn, or without ``rng`` such groups are
-        averaged. If no group agrees, responses to interventions are added to untreated cells of the context, with
+        If conditions are missing, a group that matches the given ones is drawn, or without ``rng`` matching groups are
+        averaged. If no group matches, responses to interventions are added to untreated cells of the context, with
         back-off over the last parts of the context.
         """
         rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
@@ -114,18 +114,18 @@ class NormalScores(nn.Module):
         groups, frame = self._groups(), np.empty((2, conditions.n_cells, len(self.shares)))
         responses = cache(lambda: self._responses(groups))
         for position, row in enumerate(rows):
-            alike, shift = self._like(groups, *_split(row, self.contexts.shape[1]), responses)
-            cells, shares = of_cell == position, n_cells[alike] / n_cells[alike].sum()
-            which = None if rng is None else rng.choice(alike, cells.sum(), p=shares)
+            matching, shift = self._like(groups, *_split(row, self.contexts.shape[1]), responses)
+            cells, shares = of_cell == position, n_cells[matching] / n_cells[matching].sum()
+            which = None if rng is None else rng.choice(matching, cells.sum(), p=shares)
             for part, table in zip(frame, tables, strict=True):
-                part[cells] = shares @ table[alike] if which is None else table[which]
+                part[cells] = shares @ table[matching] if which is None else table[which]
             frame[0][cells] += shift
         return Frame(*frame)
 
     def draw(
         self, counts: sparse.csr_matrix, frame: Frame, rng: np.random.Generator, n_draws: int = 1, n_burn_in: int = 5
     ) -> NDArray[np.float32]:
-        """Draw standardised scores ``(cells, draws, genes)`` of counts around the factors of each cell."""
+        """Draw standardised scores ``(cells, draws, genes)`` of counts by Gibbs sampling of factors and scores."""
         model, drawn = self.model(), np.zeros((n_draws, *counts.shape), dtype=np.float32)
         ends, scores = model.ends(counts, frame), np.zeros(counts.shape)
         for sweep in range(n_burn_in + n_draws):
@@ -150,7 +150,7 @@ class NormalScores(nn.Module):
         return conditions.codes(self.specs, open_ended=open_ended), np.concatenate(parts, 1), np.concatenate(doses, 1)
 
     def _groups(self) -> list[tuple[np.ndarray, Treatment]]:
-        """Return context and treatment of each group."""
+        """Return the context and treatment of each group."""
         tables = (self.contexts, self.treatments, self.doses)
         rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
         return [_split(row, self.contexts.shape[1]) for row in rows]
@@ -158,10 +158,10 @@ class NormalScores(nn.Module):
     def _like(
         self, groups: Groups, context: np.ndarray, treatment: Treatment, responses: Callable[[], Responses]
     ) -> tuple[np.ndarray, np.ndarray | float]:
-        """Select groups of a context and a treatment, and the shift ``(genes,)`` of their means."""
-        contexts = np.array([each for each, _ in groups])
-        same = np.array([treatment is None or each == treatment for _, each in groups])
-        untreated = np.array([each == () for _, each in groups])
+        """Find the groups of a context and a treatment, with back-off, and the shift ``(genes,)`` of their means."""
+        contexts = np.array([columns for columns, _ in groups])
+        same = np.array([treatment is None or measured == treatment for _, measured in groups])
+        untreated = np.array([measured == () for _, measured in groups])
         for n_kept in range(len(context), -1, -1):
             kept = context[:n_kept]
             near = ((kept == Code.MISSING) | (contexts[:, :n_kept] == kept)).all(1)
@@ -172,29 +172,29 @@ class NormalScores(nn.Module):
         return np.arange(len(groups)), self._shift(treatment, *responses()) if treatment else 0.0
 
     def _responses(self, groups: Groups) -> Responses:
-        """Estimate responses pooled over contexts with untreated cells, and the interventions that have one."""
-        controls = {tuple(context): group for group, (context, each) in enumerate(groups) if each == ()}
-        taught = [i for i, (context, each) in enumerate(groups) if each and tuple(context) in controls]
-        known = {part for i in taught for part, _ in groups[i][1] or ()}
-        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[taught]
-        changes = means[taught] - means[[controls[tuple(groups[i][0])] for i in taught]]
-        design = np.array([self._gates(groups[i][1]) for i in taught]).reshape(len(taught), len(self._gates(())))
+        """Fit responses by ridge regression over contexts with untreated cells, and list the measured interventions."""
+        controls = {tuple(context): group for group, (context, treatment) in enumerate(groups) if treatment == ()}
+        paired = [i for i, (context, treatment) in enumerate(groups) if treatment and tuple(context) in controls]
+        measured = {part for i in paired for part, _ in groups[i][1] or ()}
+        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[paired]
+        changes = means[paired] - means[[controls[tuple(groups[i][0])] for i in paired]]
+        design = np.array([self._gates(groups[i][1]) for i in paired]).reshape(len(paired), len(self._gates(())))
         penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
-        return known, np.linalg.solve(penalised, design.T * weights @ changes)
+        return measured, np.linalg.solve(penalised, design.T * weights @ changes)
 
-    def _shift(self, treatment: Treatment, known: set[int], responses: Array) -> np.ndarray:
-        """Sum responses to interventions ``(genes,)``; raise if one is unknown."""
-        unknown = {part for part, _ in treatment or ()} - known
+    def _shift(self, treatment: Treatment, measured: set[int], responses: Array) -> np.ndarray:
+        """Sum responses to interventions ``(genes,)``; raise if one of them was not measured."""
+        unknown = {part for part, _ in treatment or ()} - measured
         if unknown:
             raise ValueError(
-                f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
-                "cell had it in a context with untreated cells. Request others, or train with `process='thinning'`."
+                f"`process='gaussian'` cannot predict the response to {len(unknown)} of the interventions: no training "
+                "context has cells with and without them. Request others, or train with `process='thinning'`."
             )
         return self._gates(treatment) @ responses
 
     def _gates(self, treatment: Treatment) -> np.ndarray:
-        """Return the share of the full response of each intervention ``(interventions,)`` at its dose."""
-        scales = np.concatenate([np.full(each.n_categories, each.transform.scale) for each in self.interventions])
+        """Return the fraction of the full response (Hill curve) of each intervention ``(interventions,)``."""
+        scales = np.concatenate([np.full(spec.n_categories, spec.transform.scale) for spec in self.interventions])
         gates = np.zeros(len(scales))
         for part, dose in treatment or ():
             gates[part] = 1.0 if dose < 0 else dose / (dose + scales[part])
@@ -202,7 +202,7 @@ class NormalScores(nn.Module):
 
 
 def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
-    """Return at most ``n_axes`` axes ``(axes, genes)``: factors, then components of scores orthogonal to them."""
+    """Return at most ``n_axes`` axes ``(axes, genes)``: of the factors, then orthogonal axes of the scores."""
     own = np.linalg.svd(loadings, full_matrices=False)[2]
     start = np.ones(min(scores.shape), dtype=np.float32)
     axes = svds(scores, min(n_axes, min(scores.shape) - 1), v0=start)[2]

@@ -1,4 +1,4 @@
-"""Processes, which corrupt, score and draw cells without weights; formulae: :mod:`scdiffgen.diffusion`."""
+"""Processes, which corrupt, score and draw cells and have no weights; formulae: :mod:`scdiffgen.diffusion`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ Scale: TypeAlias = float | Mapping[str, float]
 """One guidance scale for all conditions, or one per name."""
 
 Predictor = Callable[..., Any]
-"""A network with bound conditions; its arguments are known to its denoiser and process only."""
+"""Network with bound conditions; its arguments depend on the denoiser and the process."""
 
 VectorPredictor = Callable[[Tensor], Denoise]
 """Maps library sizes ``(cells,)`` to a denoiser of vectors; conditions are bound."""
 
 
 class Thinning:
-    """Binomial thinning of molecules and its reversal; each modality has its own level."""
+    """Binomial thinning of molecules and its reversal, with a separate level for each modality."""
 
     guide = staticmethod(diffusion.guide)
 
@@ -59,7 +59,7 @@ class Thinning:
         return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
 
     def bound(self, prediction: Any, thinned: Thinned, counts: Tensor) -> Tensor:
-        """Draw the bound ``(cells,)`` on ``-log p(cell | library sizes)``, in nats."""
+        """Compute an unbiased estimate of the bound ``(cells,)`` on ``-log p(cell | library sizes)``, in nats."""
         if self.blocks is None:
             return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
         return diffusion.block_likelihood_bound(prediction, thinned, counts)
@@ -67,16 +67,16 @@ class Thinning:
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Add molecules to dense cells, per modality, until they have ``library`` molecules."""
+        """Add molecules to dense cells until they have ``library`` molecules (of each modality)."""
         count = None if self.blocks is None else self.blocks.dense_sums
         return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator, count=count)
 
     def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Couple dense cells to changed log-probabilities ``(cells, genes)``, per modality."""
+        """Couple dense cells to changed log-probabilities ``(cells, genes)`` within each modality."""
         sizes = self.blocks.sizes if self.blocks is not None else counts.shape[1]
         parts = zip(*(array.split(sizes, 1) for array in (counts, log_prob, log_prob + change)), strict=True)
-        moved = [diffusion.couple_molecules(cells, before, after, generator) for cells, before, after in parts]
-        return torch.cat(moved, dim=1)
+        coupled = [diffusion.couple_molecules(cells, before, after, generator) for cells, before, after in parts]
+        return torch.cat(coupled, dim=1)
 
     def _by_modality(self, thinned: Thinned) -> Thinned:
         return thinned if self.blocks is None else diffusion.split_thinned(thinned, self.blocks)
@@ -188,5 +188,5 @@ class GaussianDiffusion:
     ) -> VectorPredictor:
         """Guide expected vectors by linear extrapolation."""
         return lambda library: diffusion.guide_denoisers(
-            unconditional(library), [each(library) for each in conditional], scales
+            unconditional(library), [predictor(library) for predictor in conditional], scales
         )

@@ -1,4 +1,4 @@
-r"""Gene offsets of rare labels, from which a network learns too little.
+r"""Gene offsets of rare labels, which have too few cells for the network to learn.
 
 A gene with total :math:`x` in a rare label and expectation :math:`E` from the average cell gets the offset
 
@@ -6,8 +6,8 @@ A gene with total :math:`x` in a rare label and expectation :math:`E` from the a
           \left( 1 - \frac{n^2}{n_0^2} \right)_+, \qquad z = \frac{x - E}{\sqrt{\varphi E}},
 
 with the dispersion :math:`\varphi \ge 1` of the gene within labels: a positive-part James-Stein estimator, with a
-threshold :math:`z_0` against multiple testing. Labels of at least :math:`n_0` cells get no offsets, which would make
-their cells more typical than real cells.
+threshold :math:`z_0` against multiple testing. Labels with at least :math:`n_0` cells get no offsets, because offsets
+would make their cells more typical than real cells.
 """
 
 import numpy as np
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions
 
-MOST_CELLS, LEAST_CELLS = 70, 5  # of a rare label; fewer cells do not represent their label
-THRESHOLD = 2.5  # standard errors
+MOST_CELLS, LEAST_CELLS = 70, 5  # number of cells of a rare label; fewer cells do not represent the label
+THRESHOLD = 2.5  # in standard errors
 
 
 class LabelSums:
-    """Sums over the cells of each label: counts, squares, and terms of the dispersion."""
+    """Sums of counts, squared counts and dispersion terms over the cells of each label."""
 
     def __init__(self, name: str, n_labels: int, n_genes: int) -> None:
         self.name, shape = name, (n_labels, n_genes)
@@ -61,7 +61,7 @@ class LabelSums:
         return torch.from_numpy(offsets).to(frequencies)
 
     def dispersion(self) -> np.ndarray:
-        """Compute ratios of variance to mean of counts within labels ``(genes,)``, at least 1."""
+        """Estimate variance-to-mean ratios of counts within labels ``(genes,)``, at least 1."""
         share = self.counts / np.maximum(self.library, 1)
         squared = self.squares - 2 * share * self.by_library + share**2 * self.library_squares
         several = (self.n_cells > 1)[:, 0]

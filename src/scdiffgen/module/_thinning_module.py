@@ -1,4 +1,4 @@
-"""The thinning method: corrupt cells, predict missing molecules, score predictions, and sample."""
+"""Module of the thinning process: corruption, prediction of missing molecules, losses and sampling."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ThinningModule(DiffusionModule):
         """Initialise by the average untreated cell, offset rare labels, and cap priors of high-count modalities."""
         blocks = Blocks(self.denoiser.limit.sizes)
         offsets = self.denoiser.label_offsets if self.starts_linearly else None
-        of_labels = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
+        label_sums = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
         in_all, in_untreated = np.zeros(self.n_vars), np.zeros(self.n_vars)
         n_molecules = n_cells = torch.zeros(len(blocks.sizes))
         for counts, given in batches:
@@ -50,18 +50,18 @@ class ThinningModule(DiffusionModule):
             untreated = self.denoiser.unaffected(given, len(counts)).repeat_interleave(counts.crow_indices().diff())
             in_all += column_sums(counts).cpu().numpy()
             in_untreated += column_sums(with_values(counts, counts.values() * untreated)).cpu().numpy()
-            for sums, cells in zip(of_labels, blocks.split(to_scipy(counts)) if of_labels else (), strict=True):
+            for sums, cells in zip(label_sums, blocks.split(to_scipy(counts)) if label_sums else (), strict=True):
                 sums.add(cells, given)
         frequencies = gene_frequencies(in_untreated if in_untreated.any() else in_all)
         self._start_from(frequencies, n_molecules, n_cells)
-        if of_labels:
-            of_blocks = zip(of_labels, frequencies.split(blocks.sizes), strict=True)
-            table = torch.cat([sums.offsets(shares) for sums, shares in of_blocks], dim=1)
+        if label_sums:
+            parts = zip(label_sums, frequencies.split(blocks.sizes), strict=True)
+            table = torch.cat([sums.offsets(shares) for sums, shares in parts], dim=1)
             for denoiser in self.denoisers:
                 denoiser.label_offsets.set(table)
 
     def _start_from(self, frequencies: Tensor, n_molecules: Tensor, n_cells: Tensor) -> None:
-        """Initialise from gene frequencies, and from molecules and cells ``(modalities,)``."""
+        """Initialise from gene frequencies, and from numbers of molecules and cells ``(modalities,)``."""
         widths = torch.tensor(self.denoiser.limit.sizes)
         deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
         if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
@@ -91,8 +91,8 @@ class ThinningModule(DiffusionModule):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         if not self.starts_linearly:
             return super().regularisation(n_cells)
-        prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced for fewer genes (and weights)
-        free_cells = 10_000  # above which the linear model has the full learning rate
+        prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced below 750 genes
+        free_cells = 10_000  # number of cells above which the linear model has the full learning rate
         decay = min(self.n_vars / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
         return decay, min(max(n_cells / free_cells, 0.1), 1.0)
 
@@ -169,7 +169,7 @@ class ThinningModule(DiffusionModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Keep a share of each cell's molecules and resample the rest by ``after``; without a share, couple cells."""
+        """Keep a share of the molecules and resample the rest by ``after``; without a share, use maximal coupling."""
         if keep is None:
             change = self._change(cells, self.predictor(source, len(cells)), after, generator)
             return self.process.couple(cells.to_dense(), self.expression(cells, source).log(), change, generator)
@@ -178,7 +178,7 @@ class ThinningModule(DiffusionModule):
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
         """Predict the change of log-probabilities ``(cells, genes)`` of the next molecule, given few molecules."""
-        n_readings, n_read = 8, 4  # number of random subsets per cell, and their mean number of molecules
+        n_readings, n_read = 8, 4  # number of random subsets per cell, and mean number of molecules per subset
         library = self.library(counts)
         share = (n_read / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)

@@ -10,17 +10,17 @@ from ._processes import Given
 
 
 class Contributions(NamedTuple):
-    """Terms of the log-rates of cells, each centred over all genes of the model; they add up to ``total``."""
+    """Additive decomposition of log-rates; each term is centred over all genes, and the terms sum to ``total``."""
 
     total: Tensor  # (cells, genes)
     tokens: Tensor  # (cells, tokens, genes)
-    conditions: dict[str, Tensor]  # (cells, genes), what interventions add, and labels of few cells
+    conditions: dict[str, Tensor]  # (cells, genes): effects of interventions, and offsets of rare labels
     constant: Tensor  # (genes,)
 
 
 @torch.no_grad()
 def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: Tensor) -> Contributions:
-    """Split the log-rates of some ``genes`` (their positions) in whole cells, CSR ``(cells, genes)``."""
+    """Decompose the log-rates of ``genes`` (column positions) in uncorrupted cells, CSR ``(cells, genes)``."""
     readout = denoiser.network.readout
     library = denoiser.library(counts)
     embedded = denoiser.embed_conditions(conditions, len(library))
@@ -42,11 +42,11 @@ def _centred(scores: Tensor) -> Tensor:
 
 
 def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
-    """Derivatives ``(tokens, genes)`` of activations along ``directions`` by ``log1p(counts)``, summed over cells."""
+    """Differentiate activations along ``directions`` by ``log1p(counts)``, summed over cells ``(tokens, genes)``."""
     network, encoder = denoiser.network, denoiser.network.trunk.encoder
     if encoder.functions is not None:
         raise ValueError(
-            "An encoder that embeds expression has no weights of the genes: use `method='readout'`, or make and train "
+            "An encoder that embeds expression has no gene weights: use `method='readout'`, or make and train "
             "a model with `expression_embedding=None`."
         )
     library = denoiser.library(counts)

@@ -1,8 +1,8 @@
-r"""Activation of a token in a cell, and the loadings of the genes.
+r"""Activations of tokens in cells, and gene loadings of tokens.
 
-Token :math:`k` contributes :math:`W_k^\top h_k` to the log-rates of a cell. The first principal component of this over
-training cells, times its standard deviation, is the *loading*, the standardised score the *activation*: a loading is
-the change of a log-rate per standard deviation of activation. Loadings are centred over the genes; the largest are > 0.
+Token :math:`k` contributes :math:`W_k^\top h_k` to the log-rates of a cell. The first principal axis of the
+contributions over training cells, times its standard deviation, is the *loading*; the standardised score is the
+*activation*. A loading is the change of a log-rate per SD of activation. It is centred over genes, with positive skew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class HiddenMoments(NamedTuple):
-    """Moments of the read-out's hidden vectors over some cells."""
+    """Moments of the hidden vectors of the read-out over cells."""
 
     n_cells: int
     total: np.ndarray  # (tokens, width)
@@ -21,72 +21,72 @@ class HiddenMoments(NamedTuple):
 
     @classmethod
     def of(cls, hidden: np.ndarray) -> HiddenMoments:
-        """Moments of hidden vectors ``(cells, tokens, width)``."""
+        """Compute the moments of hidden vectors ``(cells, tokens, width)``."""
         hidden = hidden.astype(np.float64)
         return cls(len(hidden), hidden.sum(0), np.einsum("ctr,cts->trs", hidden, hidden))
 
     def merge(self, other: HiddenMoments) -> HiddenMoments:
-        """Moments of both sets of cells."""
+        """Combine the moments of two sets of cells."""
         return HiddenMoments(self.n_cells + other.n_cells, self.total + other.total, self.squares + other.squares)
 
     def take(self, order: np.ndarray) -> HiddenMoments:
-        """Moments of the tokens in another order."""
+        """Permute the tokens."""
         return HiddenMoments(self.n_cells, self.total[order], self.squares[order])
 
     def covariance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean ``(tokens, width)`` and covariance ``(tokens, width, width)``."""
+        """Compute the mean ``(tokens, width)`` and covariance ``(tokens, width, width)``."""
         mean = self.total / self.n_cells
         return mean, self.squares / self.n_cells - np.einsum("tr,ts->trs", mean, mean)
 
     def explained(self, weights: np.ndarray) -> np.ndarray:
-        """Variance of what each token adds to all log-rates ``(tokens,)``: the trace of ``W^T C W``."""
+        """Compute the variance of the contributions of each token ``(tokens,)``: the trace of ``W^T C W``."""
         weights = weights - weights.mean(2, keepdims=True)
         return np.einsum("trs,trs->t", np.einsum("trg,tsg->trs", weights, weights), self.covariance()[1])
 
 
 class TokenBasis(NamedTuple):
-    """Directions and loadings of the tokens; plain arrays, saved with the model."""
+    """Directions and loadings of the tokens, as plain arrays that are saved with the model."""
 
     mean: np.ndarray  # (tokens, width)
     directions: np.ndarray  # (tokens, width), divided by the standard deviation
     loadings: np.ndarray  # (genes, tokens)
-    explained: np.ndarray  # (tokens,) share of the variance of all contributions that this token makes
-    first_direction: np.ndarray  # (tokens,) share of the token's own variance along its first direction
+    explained: np.ndarray  # (tokens,): share of the token in the variance of all contributions
+    first_direction: np.ndarray  # (tokens,): share of the variance of the token along its first direction
 
     def activation(self, hidden: np.ndarray) -> np.ndarray:
-        """Activations ``(cells, tokens)`` of hidden vectors ``(cells, tokens, width)``."""
+        """Compute activations ``(cells, tokens)`` from hidden vectors ``(cells, tokens, width)``."""
         return np.einsum("ctr,tr->ct", hidden - self.mean, self.directions).astype(np.float32)
 
     def of_width(self, width: int) -> TokenBasis:
-        """The same for longer hidden vectors, as those of networks from files of earlier versions."""
+        """Pad the basis to longer hidden vectors, for saved files of earlier versions."""
         pad = ((0, 0), (0, width - self.mean.shape[1]))
         return self._replace(mean=np.pad(self.mean, pad), directions=np.pad(self.directions, pad))
 
 
 def token_basis(moments: HiddenMoments, weights: np.ndarray) -> TokenBasis:
-    """Directions and loadings from moments of the training cells and weights ``(tokens, width, genes)``."""
+    """Compute directions and loadings from moments of training cells and weights ``(tokens, width, genes)``."""
     variance = moments.explained(weights)
     weights = weights - weights.mean(2, keepdims=True)
     mean, covariance = moments.covariance()
-    # Directions are principal in gene space: the contribution W^T h has the covariance W^T C W.
-    found = [_first_direction(*token) for token in zip(covariance, weights, strict=True)]
-    directions, loadings = (np.stack(arrays) for arrays in zip(*found, strict=True))
+    # Directions are principal axes in gene space, where the contribution W^T h has the covariance W^T C W.
+    pairs = [_first_direction(*token) for token in zip(covariance, weights, strict=True)]
+    directions, loadings = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
     first = (loadings**2).sum(1) / variance.clip(min=1e-30)
     share = variance / max(variance.sum(), 1e-30)
     return TokenBasis(mean, directions, loadings.T.astype(np.float32), share, first)
 
 
 def loadings_in_group(basis: TokenBasis, moments: HiddenMoments, weights: np.ndarray) -> np.ndarray:
-    """Loadings ``(genes, tokens)`` within a group of cells, along those of the basis."""
+    """Compute loadings ``(genes, tokens)`` within a group of cells, with signs matched to the basis."""
     loadings = token_basis(moments, weights).loadings
     return loadings * np.where((loadings * basis.loadings).sum(0) < 0, -1, 1).astype(np.float32)
 
 
 def _first_direction(covariance: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights that turn ``h - mean`` into the activation ``(readout_dim,)``, and the loadings ``(genes,)``."""
+    """Compute the weights ``(width,)`` of ``h - mean`` in the activation, and the loadings ``(genes,)``."""
     scale, axes = np.linalg.eigh(covariance)
     half = axes * np.sqrt(scale.clip(min=0))  # half @ half.T is the covariance
-    gene_space = half.T @ weights  # whitened hidden vector to genes
+    gene_space = half.T @ weights  # maps the whitened hidden vector to genes
     _, vectors = np.linalg.eigh(gene_space @ gene_space.T)
     whitened = vectors[:, -1]
     loading = gene_space.T @ whitened
