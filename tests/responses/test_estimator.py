@@ -222,7 +222,7 @@ def test_a_perturbation_never_measured_responds_as_its_features_say(informative:
     assert found.source == "features" and error < (0.2 if informative else 1.2) * of_mean
     assert (found.gain > 0.5) == informative
     without = ResponseEstimator.fit(counts, treatment=obs["drug"])
-    with pytest.raises(ValueError, match=f"`treatment` has '{names[-1]}': known are"):
+    with pytest.raises(ValueError, match=f"`treatment` has '{names[-1]}': choose from"):
         without.predict(names[-1])
 
 
@@ -305,8 +305,8 @@ def test_cells_that_cannot_be_fitted_are_refused(options: dict, message: str) ->
 def test_labels_that_are_not_known_are_refused() -> None:
     estimator = fitted(drug_screen(2), measured_in("ab"))
     for treatment in ("z", "x+z"):
-        with pytest.raises(ValueError, match=r"`treatment` has 'z': known are \['x'\]"):
+        with pytest.raises(ValueError, match=r"`treatment` has 'z': choose from \['x'\]"):
             estimator.predict(treatment, "a")
     for context in ("q", None):
-        with pytest.raises(ValueError, match=rf"`context` is {context!r}: known are \['a', 'b'\]"):
+        with pytest.raises(ValueError, match=rf"`context` is {context!r}: choose from \['a', 'b'\]"):
             estimator.predict("x", context)

@@ -1,4 +1,4 @@
-"""Response estimator without a network, fitted on counts and labels."""
+"""Response estimator without a network, fitted to counts and labels."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ class ResponseEstimator:
         if control not in labels:
             raise ValueError(f"`treatment` has no cell {control!r}: pass the label of untreated cells as `control`.")
         parts = [[] if label == control else label.split("+") for label in labels]
-        names = sorted({*(features or {}), *(part for each in parts for part in each)})
+        names = sorted({*(features or {}), *(name for cell in parts for name in cell)})
         interventions = np.full((len(parts), max(1, *map(len, parts))), int(Code.ABSENT))
         code_of = {name: code for code, name in enumerate(names)}
-        for row, each in enumerate(parts):
-            interventions[row, : len(each)] = [code_of[part] for part in each]
+        for row, cell in enumerate(parts):
+            interventions[row, : len(cell)] = [code_of[name] for name in cell]
         doses = np.where(interventions >= 0, 1.0 if dose is None else np.asarray(dose, dtype=float)[:, None], 0.0)
-        coded = [np.unique(nothing if of is None else np.asarray(of), return_inverse=True) for of in (context, batch)]
+        coded = [np.unique(nothing if x is None else np.asarray(x), return_inverse=True) for x in (context, batch)]
         cell_context = np.column_stack([codes for _, codes in coded])
         sums = PseudobulkSums(ConditionGroups(cell_context, interventions, doses), [1], cells.shape[1])
         if not sums.fits:
@@ -155,18 +155,18 @@ class ResponseEstimator:
             If a label is not known, or no data predict the response.
         """
         cell_context, asked = self._codes(treatment, context, dose)
-        found = self.predictor.respond(cell_context, {}, asked)
-        if found is None:
+        response = self.predictor.respond(cell_context, {}, asked)
+        if response is None:
             raise ValueError(f"`treatment` {treatment!r}: no cells predict its response in context {context!r}.")
-        return found.apply(sparse.csr_matrix(counts), np.random.default_rng(seed), keep_library=False)
+        return response.apply(sparse.csr_matrix(counts), np.random.default_rng(seed), keep_library=False)
 
     def _codes(self, treatment: str, context: object, dose: float) -> tuple[np.ndarray, dict[int, float]]:
-        """Codes of a context and a treatment; raise if a label is not known."""
+        """Encode a context and a treatment; raise if a label was not fitted."""
         parts = treatment.split("+")
         if unknown := [part for part in parts if part not in self.names]:
-            raise ValueError(f"`treatment` has {unknown[0]!r}: known are {list(self.names)}.")
+            raise ValueError(f"`treatment` has {unknown[0]!r}: choose from {list(self.names)}.")
         chosen = self.contexts[0] if context is None and len(self.contexts) == 1 else context
         if chosen not in self.contexts:
-            raise ValueError(f"`context` is {context!r}: known are {list(self.contexts)}.")
+            raise ValueError(f"`context` is {context!r}: choose from {list(self.contexts)}.")
         cell_context = np.array([self.contexts.index(chosen), Code.MISSING])
         return cell_context, {self.names.index(part): dose for part in parts}

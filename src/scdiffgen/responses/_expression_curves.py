@@ -1,7 +1,7 @@
-r"""Apply a response, a change of :math:`E \log(1 + 10^4 x / L)`, by binomial thinning and by adding Poisson counts.
+r"""Application of responses, changes of :math:`E \log(1 + 10^4 x / L)`, by binomial thinning and Poisson gains.
 
-The *step* of a gene changes its share :math:`\pi` of the molecules: below 0 it is a relative loss,
-:math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to mean expression.
+A *step* :math:`s` changes the share :math:`\pi` of a gene among all molecules: below 0 it is a relative loss,
+:math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to log expression.
 """
 
 import numpy as np
@@ -9,36 +9,36 @@ from scipy import sparse
 
 from scdiffgen._log_normalise import TARGET_SUM, library_sizes
 
-KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # shares that stay
-GAINED = np.geomspace(1e-6, 0.2, 16)  # shares that are added
+KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # fractions of molecules kept
+GAINED = np.geomspace(1e-6, 0.2, 16)  # shares added
 STEPS = np.concatenate([KEPT - 1, [0.0], GAINED])
-N_TERMS = 6  # of count distributions; the tail stands at its mean
-LARGEST_RATIO = 4.0  # of library sizes
+N_TERMS = 6  # number of terms of count distributions; the tail is evaluated at its mean
+LARGEST_RATIO = 4.0  # maximum ratio of library sizes
 
 
 def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
-    r"""Compute mean log expression after each step, and its derivative by :math:`-\log L`: ``(2, steps, genes)``."""
+    r"""Compute mean log expression after each step, and its derivative by :math:`-\log L` ``(2, steps, genes)``."""
     cells = sparse.csr_matrix(counts, dtype=np.float64)
     library = np.maximum(library_sizes(cells), 1)
     row, scale = np.repeat(np.arange(len(library)), np.diff(cells.indptr)), TARGET_SUM / library
 
     def mean(values: np.ndarray) -> np.ndarray:
-        return np.stack([np.bincount(cells.indices, each, cells.shape[1]) for each in values]) / len(library)
+        return np.stack([np.bincount(cells.indices, row, cells.shape[1]) for row in values]) / len(library)
 
-    values, of_value = cells.data, scale[row]
-    curves = [mean(_after_thinning(values, kept, of_value)) for kept in KEPT]
-    curves.append(mean(_log_and_slope(values, of_value)))
+    values, value_scale = cells.data, scale[row]
+    curves = [mean(_after_thinning(values, kept, value_scale)) for kept in KEPT]
+    curves.append(mean(_log_and_slope(values, value_scale)))
     for gained in GAINED:
-        of_zero = _after_gain(np.zeros_like(library), library * gained, scale)
-        rest = _after_gain(values, library[row] * gained, of_value) - of_zero[:, row]
-        curves.append(of_zero.mean(1)[:, None] + mean(rest))
+        zero = _after_gain(np.zeros_like(library), library * gained, scale)
+        rest = _after_gain(values, library[row] * gained, value_scale) - zero[:, row]
+        curves.append(zero.mean(1)[:, None] + mean(rest))
     return np.stack(curves, axis=1)
 
 
 def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio."""
-    # Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between
-    # the measured one, `log_ratio`, and the sum of the shares that it asks for.
+    """Find the shares ``(genes,)`` that change mean log expression by ``change``; they sum to the library ratio."""
+    # Normalisation divides by the library size, so shares and ratio depend on each other. Bisection sets the log ratio
+    # to the mean of the measured `log_ratio` and the log of the resulting sum of shares.
     if not change.any():
         return share
     untreated = curves[0, len(KEPT)]
@@ -51,21 +51,21 @@ def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_
 
 
 def depth_effect(curves: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Change of mean log expression ``(genes,)`` if cells had more molecules of all genes, by binomial thinning."""
+    """Compute the change of mean log expression ``(genes,)`` by a change of library size alone (binomial thinning)."""
     log_kept = -min(abs(log_ratio), np.log(LARGEST_RATIO))
     thinned = _at_steps(curves[0] - log_kept * curves[1], np.full(curves.shape[2], np.expm1(log_kept)))
     return -np.sign(log_ratio) * (thinned - curves[0, len(KEPT)])
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Change of mean log expression ``(genes,)`` of untreated cells whose shares change."""
+    """Compute the change of mean log expression ``(genes,)`` of untreated cells after a change of shares."""
     steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
     curve = curves[0] - np.log(after.sum() / before.sum()) * curves[1]
     return _at_steps(curve, steps) - curves[0, len(KEPT)]
 
 
 def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Mean log expression ``(genes,)`` of curves ``(steps, genes)`` at a step of each gene."""
+    """Interpolate mean log expression ``(genes,)`` of curves ``(steps, genes)`` at one step per gene."""
     above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
     low, high = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (above - 1, above))
     return low + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
@@ -79,7 +79,7 @@ def apply_response(
     *,
     keep_library: bool = False,
 ) -> sparse.csr_matrix:
-    """Move molecules ``(cells, genes)`` from shares ``before`` to ``after``; libraries follow, unless they are kept."""
+    """Resample counts from shares ``before`` to ``after``; library sizes change unless ``keep_library``."""
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
@@ -103,12 +103,12 @@ def apply_response(
 
 
 def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Shares after steps."""
+    """Compute shares after steps."""
     return np.where(steps < 0, share * (1 + steps), share + steps)
 
 
 def _invert(curve: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Steps ``(genes,)`` at which curves ``(steps, genes)`` reach mean log expression."""
+    """Find the steps ``(genes,)`` at which curves ``(steps, genes)`` reach the wanted mean log expression."""
     rising = np.maximum.accumulate(curve, axis=0)
     above = (rising < wanted).sum(0).clip(1, len(STEPS) - 1)
     low, high = (np.take_along_axis(rising, at[None], axis=0)[0] for at in (above - 1, above))
@@ -122,20 +122,20 @@ def _log_and_slope(counts: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def _after_thinning(counts: np.ndarray, kept: float, scale: np.ndarray) -> np.ndarray:
-    """Expected log expression, and its derivative, of Binomial(counts, kept)."""
+    """Compute expected log expression, and its derivative, of Binomial(counts, kept)."""
     growths = [(counts - k).clip(min=0) * kept / (1 - kept) for k in range(N_TERMS)]
     return _expected(0 * counts, (1 - kept) ** counts, growths, counts * kept, scale)
 
 
 def _after_gain(counts: np.ndarray, gained: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Expected log expression, and its derivative, of counts + Poisson(gained)."""
+    """Compute expected log expression, and its derivative, of counts + Poisson(gained)."""
     return _expected(counts, np.exp(-gained), [gained] * N_TERMS, gained, scale)
 
 
 def _expected(
     base: np.ndarray, none: np.ndarray, growths: list[np.ndarray], mean: np.ndarray, scale: np.ndarray
 ) -> np.ndarray:
-    """Expectation over base + k, with P(0) = ``none`` and P(k + 1) = P(k) growths[k] / (k + 1)."""
+    """Compute the expectation over base + k, with P(0) = ``none`` and P(k + 1) = P(k) growths[k] / (k + 1)."""
     probability, total, beyond, mean_beyond = none, 0.0, np.ones_like(mean), mean
     for k in range(N_TERMS):
         total = total + probability * _log_and_slope(base + k, scale)

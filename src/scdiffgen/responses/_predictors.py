@@ -1,4 +1,4 @@
-"""Simple predictors of a response: changes of mean log expression ``(genes,)``, each a plain function of arrays."""
+"""Simple predictors of responses, i.e. of changes of mean log expression ``(genes,)``, as functions of arrays."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-BANDWIDTH = 1.0  # of kernels: of distances relative to the nearest context, and of log expression levels
-OFFSET = 0.1  # counts per 10,000, added to expression levels before their logarithm
-PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # of features, relative to their mean squared length
+BANDWIDTH = 1.0  # kernel bandwidth for distances relative to the nearest context, and for log expression levels
+OFFSET = 0.1  # pseudocount of expression levels, in counts per 10,000
+PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # ridge penalties, relative to the features' mean square
 TINY = np.finfo(np.float32).tiny
-STATE_PENALTY = 1.0  # relative to the mean variance of a cell state
+STATE_PENALTY = 1.0  # ridge penalty, relative to the mean variance of a cell state
 
 Predictions = Mapping[str, np.ndarray]
 """Changes of mean log expression ``(genes,)`` by the name of the predictor."""
 
 
 class StateMoments(NamedTuple):
-    """Moments of cell states and log expression over some cells; sums of contexts are moments of both."""
+    """Moments of cell states and log expression over cells."""
 
-    state: np.ndarray  # mean (states,)
-    square: np.ndarray  # mean outer product (states, states)
-    product: np.ndarray  # mean product with log expression (states, genes)
-    expression: np.ndarray  # mean (genes,)
+    state: np.ndarray  # (states,): mean
+    square: np.ndarray  # (states, states): mean outer product
+    product: np.ndarray  # (states, genes): mean product with log expression
+    expression: np.ndarray  # (genes,): mean
 
     @classmethod
     def mean_of(cls, contexts: list[StateMoments]) -> StateMoments:
@@ -46,26 +46,26 @@ class StateMoments(NamedTuple):
 
 def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
     """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``."""
-    # Contexts are weighted gene by gene: more, the closer their levels of the gene are to that of the target (kernel
-    # regression of Nadaraya and Watson), and, but for the mean response, the more their profiles correlate.
+    # Nadaraya-Watson kernel regression, gene by gene: weights are higher for contexts with a similar level of the gene
+    # and, except for the mean response, a correlated profile.
     levels, level = np.log(np.expm1(before) + OFFSET), np.log(np.expm1(target) + OFFSET)
     comparable = np.exp(-np.abs(levels - level) / BANDWIDTH)
     kernel = similarity_weights(before, target)[:, None] * comparable
-    mean, similar = (each / each.sum(0) for each in (comparable + 1e-12, kernel + 1e-12))
+    mean, similar = (weights / weights.sum(0) for weights in (comparable + 1e-12, kernel + 1e-12))
     names = {"mean response": mean, "similar contexts": similar}
     return {name: _transfer(before, changes, target, weights) for name, weights in names.items()}
 
 
 def _transfer(before: np.ndarray, changes: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Transfer gains as differences of the fourth roots of expression, by weights ``(contexts, genes)``."""
-    risen = (weights * (_roots(before + changes) - _roots(before))).sum(0)
-    gains = np.log1p((_roots(target) + risen).clip(min=0) ** 4) - target
+    """Transfer gains as differences of fourth roots of expression, and losses as ratios, by weights."""
+    increase = (weights * (_roots(before + changes) - _roots(before))).sum(0)
+    gains = np.log1p((_roots(target) + increase).clip(min=0) ** 4) - target
     level, change = (weights * before).sum(0), (weights * changes).sum(0)
     return np.where(change < 0, _losses(before, change, target, change / np.maximum(level, TINY)), gains)
 
 
 def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Transfer losses as a ratio as far as a context expresses the gene as the target does, else as they are."""
+    """Transfer losses as ratios, up to the highest level of the gene in any context, and as differences beyond."""
     reach = np.divide(before.max(0), target, out=np.ones_like(target), where=target > 0).clip(0, 1)
     return np.maximum(reach * ratio.clip(min=-1) * target + (1 - reach) * change, -target)
 
@@ -73,7 +73,7 @@ def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: n
 def state_prediction(
     treated: StateMoments, untreated: StateMoments, before: np.ndarray, target: np.ndarray, state: np.ndarray
 ) -> np.ndarray:
-    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
+    """Predict a response by latent arithmetic: regressions of treated and untreated cells on cell states."""
     expected, mean_change = untreated.regress(state), treated.expression - untreated.expression
     change = treated.regress(state) - expected
     losses = _losses(before, mean_change.clip(max=0), target, change / np.maximum(expected, TINY))
@@ -81,7 +81,7 @@ def state_prediction(
 
 
 def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Weights ``(contexts,)`` of an exponential kernel of 1 - correlation, relative to that of the nearest context."""
+    """Compute exponential kernel weights ``(contexts,)`` of 1 - correlation, relative to the nearest context."""
     centred, own = before - before.mean(1, keepdims=True), target - target.mean()
     sizes = np.sqrt((centred**2).sum(1) * (own**2).sum())
     distances = (1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)).clip(min=np.finfo(np.float32).eps)
@@ -90,23 +90,23 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
-    """Interpolate responses ``(doses, genes)`` of the context and of all contexts."""
+    """Interpolate responses ``(doses, genes)`` of the context itself and of all contexts pooled."""
     weights = dose_weights(dose, doses)
     return {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:
-    r"""Weights ``(doses,)`` of linear interpolation on the scale :math:`\log(1 + d / d_1)`, with the smallest dose."""
+    r"""Compute weights ``(doses,)`` of linear interpolation in :math:`\log(1 + d / d_1)`, with the lowest dose."""
     # Responses are 0 at dose 0 and constant beyond the largest dose.
     order = np.argsort(doses)
     scale = np.log1p(np.append(0.0, doses[order]) / doses.min())
     weights = np.empty(len(doses))
-    weights[order] = [np.interp(np.log1p(dose / doses.min()), scale, one) for one in np.eye(len(scale))[1:]]
+    weights[order] = [np.interp(np.log1p(dose / doses.min()), scale, unit) for unit in np.eye(len(scale))[1:]]
     return weights
 
 
 def part_predictions(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> dict[str, np.ndarray]:
-    """Add responses to the parts of a combination ``(parts, genes)``: shrunk, as measured, or around the mean."""
+    """Sum responses to the parts of a combination ``(parts, genes)``: shrunk, as measured, or around the mean."""
     return {
         "sum of parts": parts.sum(0),
         "sum of parts as measured": measured.sum(0),
@@ -115,7 +115,7 @@ def part_predictions(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) 
 
 
 def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
-    """Predict the response to features ``target`` from others ``(perturbations, genes)``, by ridge regression."""
+    """Predict the response at features ``target`` by ridge regression on the features of other perturbations."""
     # The penalty minimises the leave-one-out error.
     lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).eps)
     return {

@@ -1,4 +1,4 @@
-"""Pseudobulks: moments of log expression over training cells that share their conditions, from one pass over them."""
+"""Pseudobulks: moments of log expression over training cells with equal conditions, computed in one pass."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from scdiffgen._messages import warn_user
 from ._expression_curves import STEPS, expression_curves
 from ._predictors import StateMoments
 
-MIN_CELLS = 20  # of a group, and of each arm of a comparison
-MOST_CELLS = 20_000  # that are held for curves and cell states, of each group a fortieth at most
-N_STATES, STABLE = 20, 0.5  # cell states; largest change, in standard deviations, of genes that these are made of
-LARGEST = 200_000_000  # numbers above which pseudobulks are not kept
+MIN_CELLS = 20  # minimum number of cells of a group, and of each arm of a comparison
+MOST_CELLS = 20_000  # cells in memory for curves and cell states; each group has at most a fortieth of them
+N_STATES, STABLE = 20, 0.5  # number of cell states; maximum response, in SDs, of the genes that define them
+LARGEST = 200_000_000  # maximum number of values of pseudobulks
 
 
 class ConditionGroups(NamedTuple):
-    """Conditions of cells, or of groups of cells."""
+    """Conditions of cells or of groups of cells."""
 
-    cell_context: np.ndarray  # codes of all conditions but interventions (rows, columns), a Code where there is none
-    interventions: np.ndarray  # ids (rows, slots); a Code where there is none
-    doses: np.ndarray  # of the interventions (rows, slots); 0 where there is none
+    cell_context: np.ndarray  # (rows, columns): codes of all conditions except interventions, or a Code
+    interventions: np.ndarray  # (rows, slots): ids, or a Code
+    doses: np.ndarray  # (rows, slots): doses of the interventions; 0 if there is none
 
     def treatment(self, row: int) -> dict[int, float]:
-        """Dose of each intervention of a row, by its id."""
+        """Return the doses of a row by intervention id."""
         ids, doses = self.interventions[row].tolist(), self.doses[row].tolist()
         return {part: dose for part, dose in zip(ids, doses, strict=True) if part >= 0}
 
     def distinct(self) -> tuple[ConditionGroups, np.ndarray]:
-        """Distinct rows, whatever the order of interventions, and the index of each row among them ``(rows,)``."""
+        """Find distinct rows, regardless of the order of interventions, and the index of each row ``(rows,)``."""
         order = np.argsort(-self.interventions, axis=1, kind="stable")
         interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
         rows = np.hstack([self.cell_context, interventions, doses])
@@ -51,8 +51,8 @@ class ConditionGroups(NamedTuple):
         return ConditionGroups(*(array[rows] for array in self))
 
     def pool(self, n_cells: np.ndarray, batches: Sequence[int]) -> tuple[ConditionGroups, np.ndarray]:
-        """Pool small rows of a treatment to groups of 20 cells, first over batches; the group of each row, or -1."""
-        # Cells of batches that lack the other arm are not pooled with those of batches that have both.
+        """Pool rows of a treatment to groups of 20 cells, first over batches; also return group indices, or -1."""
+        # Cells of batches with one arm are not pooled with cells of batches with both arms.
         columns = np.arange(self.cell_context.shape[1])
         context = np.setdiff1d(columns, batches)
         one_armed, comparable = self._arms(context)
@@ -61,17 +61,17 @@ class ConditionGroups(NamedTuple):
             left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
             coarser = np.full_like(self.cell_context[left], Code.MISSING)
             coarser[:, kept] = self.cell_context[left][:, kept]
-            if len(kept) < len(columns):  # codes that differ between arms that no batch shares
+            if len(kept) < len(columns):  # different codes keep arms without a shared batch apart
                 coarser[:, batches] = np.where(comparable[left], Code.MISSING, Code.ABSENT)[:, None]
-            found, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
-            large = np.bincount(which, n_cells[left], len(found.doses)) >= MIN_CELLS
+            pooled, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
+            large = np.bincount(which, n_cells[left], len(pooled.doses)) >= MIN_CELLS
             first = sum(len(group.doses) for group in groups)
             group_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
-            groups.append(found.take(np.flatnonzero(large)))
+            groups.append(pooled.take(np.flatnonzero(large)))
         return ConditionGroups(*map(np.concatenate, zip(*groups, strict=True))), group_of
 
     def _arms(self, context: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows whose batch lacks an arm that another batch of the context has, and rows comparable within batches."""
+        """Mark rows of one-armed batches in contexts with two-armed batches, and rows comparable within batches."""
         untreated = have_exactly(self.interventions, [])
         context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.cell_context[:, context], self.cell_context))
         both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (untreated, ~untreated)))
@@ -81,19 +81,19 @@ class ConditionGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class Pseudobulks:
-    """Moments over groups of cells that share their conditions; plain arrays, saved with the model."""
+    """Moments over groups of cells with equal conditions, as plain arrays that are saved with the model."""
 
-    cell_context: np.ndarray  # (groups, columns), these three as of ConditionGroups; MISSING where pooled
+    cell_context: np.ndarray  # (groups, columns): this and the next two as in ConditionGroups; MISSING if pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
-    log_mean: np.ndarray  # (groups, genes): of log(1 + counts per 10,000)
-    log_variance: np.ndarray  # (groups, genes): of the same, over the cells
+    log_mean: np.ndarray  # (groups, genes): mean of log(1 + counts per 10,000)
+    log_variance: np.ndarray  # (groups, genes): variance of the same over cells
     share: np.ndarray  # (groups, genes): mean of counts over library sizes
-    log_library: np.ndarray  # (groups,): mean logarithm of library sizes
+    log_library: np.ndarray  # (groups,): mean log library size
     curves: np.ndarray  # (untreated groups, 2, steps, genes): see expression_curves
-    state_loadings: np.ndarray  # (genes, states): principal components of untreated cells in stable genes
-    state_mean: np.ndarray  # (groups, states): these three as of StateMoments
+    state_loadings: np.ndarray  # (genes, states): principal axes of untreated cells in unresponsive genes
+    state_mean: np.ndarray  # (groups, states): this and the next two as in StateMoments
     state_square: np.ndarray  # (groups, states, states)
     state_product: np.ndarray  # (groups, states, genes)
 
@@ -103,48 +103,48 @@ class Pseudobulks:
         return self.log_mean.shape[1]
 
     def have(self, treatment: Mapping[int, float]) -> np.ndarray:
-        """Select groups with exactly these interventions and doses ``(groups,)``."""
-        there = have_exactly(self.interventions, list(treatment))
+        """Mark groups with exactly these interventions and doses ``(groups,)``."""
+        matching = have_exactly(self.interventions, list(treatment))
         for part, dose in treatment.items():
-            there &= ((self.interventions == part) & (self.doses == dose)).any(1)
-        return there
+            matching &= ((self.interventions == part) & (self.doses == dose)).any(1)
+        return matching
 
     def agree(self, cell_context: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Select groups with these columns of a cell context ``(groups,)``."""
+        """Mark groups that match a cell context in the given columns ``(groups,)``."""
         return (self.cell_context[:, columns] == cell_context[columns]).all(1)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted means of log expression, and their sampling variance, both ``(genes,)``."""
+        """Compute weighted means of log expression and their sampling variance, both ``(genes,)``."""
         rows = np.flatnonzero(weights)
         chosen = weights[rows] / weights[rows].sum()
         return chosen @ self.log_mean[rows], chosen**2 @ (self.log_variance[rows] / self.n_cells[rows, None])
 
     def moments(self, weights: np.ndarray) -> StateMoments:
-        """Weighted moments of cell states."""
+        """Compute weighted moments of cell states."""
         arrays = self.state_mean, self.state_square, self.state_product, self.log_mean
         return StateMoments(*(np.average(array, axis=0, weights=weights) for array in arrays))
 
     def treatments(self) -> list[dict[int, float]]:
-        """Distinct treatments."""
+        """List distinct treatments."""
         groups = ConditionGroups(self.cell_context[:, :0], self.interventions, self.doses).distinct()[0]
-        return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
+        return [treatment for row in range(len(groups.doses)) if (treatment := groups.treatment(row))]
 
     def to_plain(self) -> dict[str, np.ndarray]:
-        """Arrays by name."""
+        """Return the arrays by name."""
         return dict(vars(self))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks | None:
-        """Undo :meth:`to_plain`; none, with a warning, of files of earlier versions."""
+        """Undo :meth:`to_plain`; return None, with a warning, for files of earlier versions."""
         plain = {"cell_context" if name == "identity" else name: array for name, array in plain.items()}  # earlier name
         if {*plain} != {part.name for part in fields(cls)}:
-            message = "The model was saved by a version with other pseudobulks: train it again to transfer responses."
+            message = "The model has pseudobulks of an earlier version: train it again to transfer responses."
             warn_user(message)
             return None
         return cls(**plain)
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
-        """Append groups of the same cell states, with at most as many slots; none if genes differ."""
+        """Append groups with the same cell states and at most as many slots; ignore them if genes differ."""
         if others is None or others.n_genes != self.n_genes:
             return self
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
@@ -158,7 +158,7 @@ class Pseudobulks:
 
 
 class PseudobulkSums:
-    """Sums over the groups of cells that are added in minibatches; at most 20,000 cells are held in memory."""
+    """Sums over groups of cells that are added in minibatches, with at most 20,000 cells in memory."""
 
     def __init__(self, cells: ConditionGroups, batches: Sequence[int], n_genes: int) -> None:
         distinct, group_of = cells.distinct()
@@ -177,21 +177,21 @@ class PseudobulkSums:
         self.n_seen = 0
 
     def add(self, counts: sparse.csr_matrix) -> None:
-        """Add the next cells, in the order of their conditions."""
+        """Add the next cells, in the order of the conditions."""
         rows = np.arange(self.n_seen, self.n_seen + counts.shape[0])
         self.n_seen += len(rows)
-        known, of_cell = np.unique(self.group_of[rows], return_inverse=True)
-        belongs = sparse.csr_matrix((self.weights[rows], (of_cell.ravel(), rows - rows[0])))[known >= 0]
+        groups, of_cell = np.unique(self.group_of[rows], return_inverse=True)
+        belongs = sparse.csr_matrix((self.weights[rows], (of_cell.ravel(), rows - rows[0])))[groups >= 0]
         expression = log_normalise(counts)
         library = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
-        self.log_library[known[known >= 0]] += belongs @ np.log(library)
+        self.log_library[groups[groups >= 0]] += belongs @ np.log(library)
         parts = expression, expression.power(2), sparse.diags(1 / library) @ counts
         for total, part in zip(self.sums, parts, strict=True):
-            total[known[known >= 0]] += (belongs @ part).toarray()
+            total[groups[groups >= 0]] += (belongs @ part).toarray()
         self.held.append(sparse.csr_matrix(counts)[np.isin(rows, self.held_rows)])
 
     def _overlap_weights(self, cells: ConditionGroups) -> np.ndarray:
-        """Weights of cells with which each batch that is pooled counts as much in one arm as in the other."""
+        """Compute overlap weights of cells, which give each pooled batch the same total weight in both arms."""
         is_pooled = (self.groups.cell_context[:, self.batches] == Code.MISSING).any(1)
         pooled = is_pooled[self.group_of] & (self.group_of >= 0)
         treated = ~have_exactly(cells.interventions, [])
@@ -203,7 +203,7 @@ class PseudobulkSums:
         return np.where(total > 0, weights, 1.0)
 
     def finish(self, reference: Pseudobulks | None = None) -> Pseudobulks:
-        """Compute moments, curves and cell states, after those of a ``reference``."""
+        """Compute moments, curves and cell states; append groups and reuse cell states of a ``reference``."""
         group_of_held = self.group_of[self.held_rows]
         n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=len(self.groups.doses))
         total = np.bincount(self.group_of + 1, self.weights, len(n_cells) + 1)[1:]
@@ -224,7 +224,7 @@ class PseudobulkSums:
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 
     def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
-        """Principal components ``(genes, states)`` of untreated cells in genes that hardly respond to anything."""
+        """Fit principal axes ``(genes, states)`` of untreated cells in genes that hardly respond to any treatment."""
         context = np.setdiff1d(np.arange(bulks.cell_context.shape[1]), self.batches)
         contexts, which = distinct_rows(bulks.cell_context[:, context])
         none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
@@ -243,7 +243,7 @@ class PseudobulkSums:
         if n_states < 1:
             return none
         loadings = np.zeros((bulks.n_genes, n_states))
-        with suppress(ArpackError), np.errstate(invalid="ignore", divide="ignore"):  # of cells that are all alike
+        with suppress(ArpackError), np.errstate(invalid="ignore", divide="ignore"):  # raised if all cells are equal
             pca = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression[:, stable])
             loadings[stable] = pca.components_.T
         return loadings if loadings.any() and np.isfinite(loadings).all() else none
@@ -252,7 +252,7 @@ class PseudobulkSums:
 def _state_moments(
     cells: sparse.csr_matrix, group_of: np.ndarray, n_groups: int, loadings: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Loadings, and moments of the states of cells in each group, by name."""
+    """Return the loadings and the moments of cell states in each group, by name."""
     expression = log_normalise(cells)
     states = np.asarray(expression @ loadings)
     shapes = (states.shape[1],), (states.shape[1],) * 2, (states.shape[1], cells.shape[1])

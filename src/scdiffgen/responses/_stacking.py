@@ -1,8 +1,8 @@
 r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996), and empirical-Bayes shrinkage.
 
 Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, shrunk towards equal weights :math:`b`,
-:math:`\sum_u \lVert y_u - \sum_k a_k p_{uk} \rVert^2 + \lambda \lVert a - b \rVert^2`, and the prediction is shrunk
-where its slope on left-out responses shows that no change would be nearer to them.
+:math:`\sum_u \lVert y_u - \sum_k a_k p_{uk} \rVert^2 + \lambda \lVert a - b \rVert^2`. The prediction is shrunk by the
+slope of the regression of left-out responses on their predictions if this slope is below one half.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from scipy.stats import norm
 
 from ._predictors import Predictions
 
-FEW = 3  # measured contexts, or perturbations, below which the plain mean is predicted
-MOST_LEFT_OUT = 50  # responses that are left out in turn, at most
-PRIOR_UNITS = 0.2  # left-out responses that equal weights count for
-COVERAGE = 0.8  # of intervals
+FEW = 3  # minimum number of measured contexts or perturbations; below it, the plain mean is predicted
+MOST_LEFT_OUT = 50  # maximum number of responses to leave out
+PRIOR_UNITS = 0.2  # prior strength of equal weights, in left-out responses
+COVERAGE = 0.8  # nominal coverage of intervals
 NO_CHANGE, OWN = "no change", "own cells"
 
 Source = Literal["network", "measured", "parts", "features"]
 SOURCES: tuple[Source, ...] = get_args(Source)
-"""Where a response comes from: the network, or cells with the perturbation, its parts, or other perturbations."""
+"""Sources of responses: the network, or cells with the perturbation, its parts, or other perturbations."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +77,28 @@ def stack(
     shrinks: bool = False,
     nuisance: np.ndarray | float = 0.0,
 ) -> Prediction:
-    """Stack predictors by pairs of predictions and truth; a ``nuisance`` ``(left out, genes)`` widens intervals."""
-    # `shrinks` by the slope even if it is above one half.
+    """Stack predictors by left-out predictions with truth; a ``nuisance`` ``(left out, genes)`` widens intervals."""
+    # With `shrinks`, the prediction is shrunk by any slope below 1.
     names, changes = list(predictions), np.stack(list(predictions.values()))
-    made = np.array([[each[name] for name in names] for each, _ in left_out]).reshape(-1, *changes.shape)
+    predictors = np.array([[pair[0][name] for name in names] for pair in left_out]).reshape(-1, *changes.shape)
     truth = np.array([truth for _, truth in left_out]).reshape(-1, changes.shape[1])
-    weights = _weights(made, truth)
-    predicted = np.tensordot(made, weights, (1, 0))
+    weights = _weights(predictors, truth)
+    predicted = np.tensordot(predictors, weights, (1, 0))
     slope = (predicted * truth).sum() / max((predicted**2).sum(), np.finfo(float).tiny) if len(truth) else 1.0
     kept = float(np.clip(slope, 0, 1)) if shrinks or slope < 0.5 else 1.0
-    residuals, of_mean = truth - kept * predicted, ((truth - made[:, 0]) ** 2).sum()
+    residuals, baseline = truth - kept * predicted, ((truth - predictors[:, 0]) ** 2).sum()
     by_name = {name: kept * weight for name, weight in zip(names, weights.tolist(), strict=True)}
     by_name |= {NO_CHANGE: 1 - kept} if kept < 1 else {}
     pairs = zip(predicted, truth, strict=True)
     pearson = np.array([np.corrcoef(*pair)[0, 1] if all(map(np.ptp, pair)) else np.nan for pair in pairs])
-    gain = float(1 - (residuals**2).sum() / of_mean) if of_mean > 0 else np.nan
+    gain = float(1 - (residuals**2).sum() / baseline) if baseline > 0 else np.nan
     return Prediction(kept * weights @ changes, interval(residuals + nuisance), source, by_name, pearson, gain)
 
 
 def interval(residuals: np.ndarray) -> np.ndarray:
-    """Half-widths ``(genes,)`` that hold 80 % of residuals ``(units, genes)``; NaN of fewer than two units."""
-    # Residuals are scaled gene by gene by those of the other units, and their quantile over all genes and units, as in
-    # the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021), calibrates the width.
+    """Compute half-widths ``(genes,)`` that cover 80 % of residuals ``(units, genes)``; NaN for a single unit."""
+    # Residuals are scaled gene by gene by those of the other units. Their quantile over all genes and units calibrates
+    # the width, as in the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021).
     n_units = len(residuals)
     if n_units < 2:
         return np.full(residuals.shape[1], np.nan)
@@ -109,7 +109,7 @@ def interval(residuals: np.ndarray) -> np.ndarray:
 
 
 def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray:
-    """Positive-part James-Stein factor of estimates with these squares and sampling variances."""
+    """Compute positive-part James-Stein factors from squared estimates and their sampling variances."""
     return np.maximum(1 - variance / np.maximum(squares, np.finfo(float).tiny), 0)
 
 
@@ -122,43 +122,43 @@ def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
 
 
 def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
-    """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each."""
-    # The interval holds the change in as many other cells: the sampling variance, the variance of the posterior, and
-    # the squared shrinkage.
+    """Shrink a measured change towards a prediction, or 0, by the mean of joint and per-gene James-Stein factors."""
+    # The interval covers the change in a replicate with as many cells: sampling variance, posterior variance and
+    # squared shrinkage.
     prior = Prediction.of_no_change(len(change)) if towards is None else towards
-    apart = change - prior.change
-    kept = np.full_like(change, james_stein(variance.sum(), (apart**2).sum()))
+    difference = change - prior.change
+    kept = np.full_like(change, james_stein(variance.sum(), (difference**2).sum()))
     if towards is not None:
-        kept = (kept + james_stein(variance, apart**2)) / 2
-    own = float((kept * apart**2).sum() / max((apart**2).sum(), np.finfo(float).tiny))
+        kept = (kept + james_stein(variance, difference**2)) / 2
+    own = float((kept * difference**2).sum() / max((difference**2).sum(), np.finfo(float).tiny))
     weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
-    squares = (1 + kept) * variance + (1 - kept) ** 2 * (apart**2 - variance).clip(min=0)
+    squares = (1 + kept) * variance + (1 - kept) ** 2 * (difference**2 - variance).clip(min=0)
     half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(squares)
-    return Prediction(prior.change + kept * apart, half_width, "measured", weights, np.zeros(0))
+    return Prediction(prior.change + kept * difference, half_width, "measured", weights, np.zeros(0))
 
 
 def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
     """Average several predictions; ``None`` without predictions."""
     if len(predictions) < 2:
         return next(iter(predictions), None)
-    names = dict.fromkeys(name for each in predictions for name in each.weights)
-    weights = {name: float(np.mean([each.weights.get(name, 0.0) for each in predictions])) for name in names}
-    return replace(predictions[0], change=np.mean([each.change for each in predictions], axis=0), weights=weights)
+    names = dict.fromkeys(name for x in predictions for name in x.weights)
+    weights = {name: float(np.mean([x.weights.get(name, 0.0) for x in predictions])) for name in names}
+    return replace(predictions[0], change=np.mean([x.change for x in predictions], axis=0), weights=weights)
 
 
-def _weights(made: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Weights from predictions ``(left out, predictors, genes)`` and truth; equal ones without any."""
-    n_predictors = made.shape[1]
+def _weights(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Fit stacking weights to predictions ``(left out, predictors, genes)`` and truth; equal without left-out ones."""
+    n_predictors = predicted.shape[1]
     if not len(truth):
         return np.full(n_predictors, 1 / n_predictors)
-    gram, products = np.einsum("ukg,ulg->kl", made, made), np.einsum("ukg,ug->k", made, truth)
+    gram, products = np.einsum("ukg,ulg->kl", predicted, predicted), np.einsum("ukg,ug->k", predicted, truth)
     ridge = max(PRIOR_UNITS / len(truth) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
-    one = 1e3 * max(np.trace(gram), ridge)  # a penalty that makes weights sum to one
-    root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + one)
-    weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + one))[0]
+    penalty = 1e3 * max(np.trace(gram), ridge)  # makes the weights sum to 1
+    root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + penalty)
+    weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + penalty))[0]
     return weights / weights.sum()
 
 
 def spread(n: int) -> np.ndarray:
-    """At most 50 positions, evenly spread."""
+    """Return at most 50 evenly spaced positions below ``n``."""
     return np.arange(n)[:: max(1, -(-n // MOST_LEFT_OUT))]
