@@ -207,7 +207,7 @@ def test_predictions_from_few_contexts_or_beyond_the_largest_dose_warn(
     treated: TokenDiffusion, dosed: TokenDiffusion
 ) -> None:
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
-    with pytest.warns(UserWarning, match="response to 'IFN': measured in 2 other contexts alone"):
+    with pytest.warns(UserWarning, match="response to 'IFN': measured in only 2 other contexts"):
         predict(treated, None, {"stim": "IFN"}, indices=untreated)
     with pytest.warns(UserWarning, match="dose 30 is beyond the largest measured dose, 10"):
         predict(dosed, None, {"drug": "drug", "dose": 30.0}, indices=np.arange(5))
@@ -291,7 +291,7 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"]})
     weights = treated.get_response_weights(asked)
     assert weights["response_source"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
-    assert "measured in 2 other contexts alone" in weights["cautions"].iloc[0] and not weights["cautions"].iloc[2]
+    assert "measured in only 2 other contexts" in weights["cautions"].iloc[0] and not weights["cautions"].iloc[2]
     assert weights["left_out_pearson"].iloc[0] > 0.8
     numbers = weights.iloc[:, weights.columns.get_loc("cautions") + 1 :]
     np.testing.assert_allclose(numbers.sum(axis=1), 1)

@@ -63,7 +63,7 @@ def test_fewer_than_three_contexts_give_their_plain_mean_and_a_caution(sources: 
     screen = drug_screen(4)
     found = fitted(screen, measured_in(sources, "d")).predict("x", "d")
     few = len(sources) < 3
-    assert any(f"measured in {len(sources)} other context" in text for text in found.cautions) == few
+    assert any(f"measured in only {len(sources)} other context" in text for text in found.cautions) == few
     assert ({*found.weights} <= {"mean response", NO_CHANGE}) == few
     assert found.change[DRUG_GENE] == pytest.approx(screen.change("d", "x")[DRUG_GENE], abs=0.15)
     assert np.isnan(found.half_width).all() == (len(sources) == 1)
