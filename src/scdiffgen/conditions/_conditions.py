@@ -117,8 +117,8 @@ class Conditions(Mapping[str, Condition[Array]]):
             if spec.name in self:
                 ids, _, mask, given = self[spec.name]
                 # levels below the end of a path are absent, or missing in requests with open-ended paths
-                beside = Code.MISSING if open_ended and spec.is_path else Code.ABSENT
-                columns.append(np.where(given[:, None], np.where(mask, ids, beside), Code.MISSING))
+                empty = Code.MISSING if open_ended and spec.is_path else Code.ABSENT
+                columns.append(np.where(given[:, None], np.where(mask, ids, empty), Code.MISSING))
             else:
                 columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
         return np.concatenate(columns, axis=1)
@@ -138,9 +138,9 @@ class Conditions(Mapping[str, Condition[Array]]):
                 continue
             if spec.name in self:
                 _, values, mask, given = self[spec.name]
-                there = mask & np.isfinite(values)
-                total = np.where(there, spec.transform(np.where(there, values, 0.0)), 0.0).sum(1)
-                columns.append(np.where(given & there.any(1), total, np.nan))
+                has_value = mask & np.isfinite(values)
+                total = np.where(has_value, spec.transform(np.where(has_value, values, 0.0)), 0.0).sum(1)
+                columns.append(np.where(given & has_value.any(1), total, np.nan))
             else:
                 columns.append(np.full(self.n_cells, np.nan))
         return np.stack(columns, axis=1) if columns else np.zeros((self.n_cells, 0))
@@ -148,15 +148,15 @@ class Conditions(Mapping[str, Condition[Array]]):
     def complete_from(
         self: Conditions[np.ndarray], others: Conditions[np.ndarray], rows: np.ndarray, which: Mapping[str, np.ndarray]
     ) -> Conditions[np.ndarray]:
-        """Fill conditions of cell ``i``, where ``which``, from row ``rows[i]`` of ``others``."""
+        """Fill missing conditions of cell ``i`` from row ``rows[i]`` of ``others``, if ``which`` allows it."""
         completed = {}
         for name, chosen in which.items():
-            here, there = self[name], others[name].take(rows)
-            n_slots = max(here.ids.shape[1], there.ids.shape[1])
-            parts = zip(here.widened(n_slots)[:3], there.widened(n_slots)[:3], strict=True)
-            stays = (here.given | ~chosen)[:, None]
-            ids, values, mask = (np.where(stays, own, taken) for own, taken in parts)
-            completed[name] = Condition(ids, values, mask, here.given | (chosen & there.given))
+            own, other = self[name], others[name].take(rows)
+            n_slots = max(own.ids.shape[1], other.ids.shape[1])
+            parts = zip(own.widened(n_slots)[:3], other.widened(n_slots)[:3], strict=True)
+            stays = (own.given | ~chosen)[:, None]
+            ids, values, mask = (np.where(stays, *pair) for pair in parts)
+            completed[name] = Condition(ids, values, mask, own.given | (chosen & other.given))
         return self.replace(completed)
 
     def drop(

@@ -22,7 +22,7 @@ Array = TypeVar("Array", np.ndarray, "Tensor")
 
 @dataclass(frozen=True)
 class NumberTransform:
-    """Scale a number to order one: ``(value - mean) / scale``, or ``log1p(value / scale)``."""
+    """Transform of a number to order one: ``(value - mean) / scale``, or ``log1p(value / scale)``."""
 
     kind: TransformKind = "identity"
     mean: float = 0.0
@@ -32,13 +32,13 @@ class NumberTransform:
     @classmethod
     def fit(cls, values: np.ndarray, kind: TransformKind, unit: str | None = None) -> NumberTransform:
         """Fit to numbers without NaN; ``scale`` is the median of positive numbers (log1p) or the standard deviation."""
-        known = np.asarray(values, dtype=np.float64)
-        known = known[~np.isnan(known)]
+        numbers = np.asarray(values, dtype=np.float64)
+        numbers = numbers[~np.isnan(numbers)]
         if kind == "log1p":
-            positive = known[known > 0]
+            positive = numbers[numbers > 0]
             return cls(kind, scale=float(np.median(positive)) if positive.size else 1.0, unit=unit)
         if kind == "standardise":
-            return cls(kind, mean=float(known.mean()), scale=float(known.std()) or 1.0, unit=unit)
+            return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()) or 1.0, unit=unit)
         return cls(kind, unit=unit)
 
     def __call__(self, values: Array) -> Array:
@@ -52,18 +52,18 @@ class NumberTransform:
 
 @dataclass(frozen=True)
 class ConditionSpec:
-    """Describe one registered condition to the network."""
+    """Specification of one registered condition for the network."""
 
-    name: str  # what users write: the obs column, "cell_type"
+    name: str  # name of the obs column, such as "cell_type"
     kind: ConditionKind
     role: ConditionRole = "context"
-    registry_key: str = ""  # the scvi field that holds it
-    column: int = 0  # the column within a joint field
-    n_categories: int = 0  # ids run from 0 to n_categories - 1 (hierarchy: over all levels together)
+    registry_key: str = ""  # key of the scvi-tools field
+    column: int = 0  # column within a joint field
+    n_categories: int = 0  # ids are 0 to n_categories - 1 (hierarchy: over all levels)
     n_slots: int = 1
     has_values: bool = False  # whether parts have values: the number, or the doses of a set
     transform: NumberTransform = field(default_factory=NumberTransform)
-    n_features: int = 0  # length of the feature vectors of categories; 0 is a learned table
+    n_features: int = 0  # length of the feature vectors of categories; 0 for a learned table
     components: tuple[int, ...] = ()  # component (knock-out, drug) of each category of a set
 
     @property
@@ -73,7 +73,7 @@ class ConditionSpec:
 
     @property
     def is_path(self) -> bool:
-        """Whether the parts are a path in a hierarchy, which may end above a leaf."""
+        """Whether the parts form a path in a hierarchy, which may end above a leaf."""
         return self.kind == "hierarchy"
 
     @property

@@ -22,7 +22,7 @@ LARGEST = 1e30  # larger numbers overflow in single precision when squared or sc
 
 
 class ColumnsField(BaseAnnDataField):
-    """Encode columns of ``.obs`` in ``.obsm``, and requests, by one state of plain data that models save."""
+    """Base class of fields that encode columns of ``.obs`` in ``.obsm``, and requests, by a state of plain data."""
 
     registry_key = ""
     attr_name = "obsm"
@@ -94,9 +94,9 @@ class ColumnsField(BaseAnnDataField):
         table = rich.table.Table("Entry", "Code", "Value", title=f"{self.registry_key} State Registry")
         for entry, value in state_registry.items():
             several = isinstance(value, list | tuple | np.ndarray)  # lists become tuples in a registry
-            for code, each in enumerate(value if several else [value]):
-                row = entry if code == 0 else "", str(code) if several else "", str(each)
-                table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
+            for code, item in enumerate(value if several else [value]):
+                row = entry if code == 0 else "", str(code) if several else "", str(item)
+                table.add_row(*map(escape, row))  # rich would interpret brackets in names as markup
         return table
 
     def raise_if_same_spelling(self, column: str, new: Iterable[Any], known: Iterable[Any]) -> None:
@@ -157,8 +157,8 @@ def categories_in_order(obs: pd.DataFrame, columns: Sequence[str]) -> State:
     used = [obs[column].cat.remove_unused_categories().cat for column in typed]
     return {
         "categorical_columns": typed,
-        "categorical_values": [each.categories.to_numpy(copy=True) for each in used],
-        "categorical_ordered": [bool(each.ordered) for each in used],
+        "categorical_values": [column.categories.to_numpy(copy=True) for column in used],
+        "categorical_ordered": [bool(column.ordered) for column in used],
     }
 
 

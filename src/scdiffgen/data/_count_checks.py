@@ -12,26 +12,26 @@ from anndata.abc import CSCDataset, CSRDataset
 from scipy import sparse
 
 BLOCK_VALUES = 2**24  # values per block: 128 MiB as float64
-N_BLOCKS_LOOKED_AT = 8  # blocks of a matrix on disk, unless all of it is checked
-N_CELLS_LOOKED_AT = 100  # to detect rounded values
+N_BLOCKS_LOOKED_AT = 8  # number of blocks of a matrix on disk, unless all of it is checked
+N_CELLS_LOOKED_AT = 100  # number of cells to detect rounded values
 LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd number
-MANY_GENES = 10  # genes with one value in a cell above which smaller values must occur, too
+MANY_GENES = 10  # number of genes with the same value in a cell, above which smaller values must occur as well
 
 
 @dataclass
 class CountReport:
-    """Faults of a matrix of counts; it is valid without a ``first`` fault and empty or full cells."""
+    """Faults of a count matrix, which is valid without a ``first`` fault, empty cells and full cells."""
 
-    faults: dict[str, int]  # number of values that are "negative", "fractional" and so on
+    faults: dict[str, int]  # number of values by fault ("negative", "fractional", ...)
     first: tuple[int, int, float] | None  # cell, gene and value of the first fault
-    advice: str  # by the probable transformation of values that are not counts
-    rounded: bool  # whether values seem rounded after normalisation for sequencing depth
+    advice: str  # how to fix the values, by their probable transformation
+    rounded: bool  # whether values seem depth-normalised and then rounded
     empty_cells: np.ndarray
     full_cells: np.ndarray  # cells with more molecules than LARGEST_LIBRARY
 
 
 def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
-    """Check the values of a matrix; of a matrix on disk, unless ``whole``, only blocks spread over it."""
+    """Check the values of a matrix; unless ``whole``, only evenly spaced blocks of a matrix on disk."""
     faults: Counter[str] = Counter()
     first: tuple[int, int, float] | None = None
     advice, rounded = "", False
@@ -40,19 +40,19 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
         looked_at[row : row + block.shape[0]] = True
         totals[row : row + block.shape[0]] += row_totals(block)
         rounded |= (row, column) == (0, 0) and _is_rounded(block)
-        found = _faults(block)
-        for fault, where in found.items():
+        block_faults = _faults(block)
+        for fault, where in block_faults.items():
             faults[fault] += int(where.sum())
-        bad = np.any(list(found.values()), axis=0)
+        bad = np.any(list(block_faults.values()), axis=0)
         if first is None and bad.any():
             cell, gene, value = _entry(block, int(bad.argmax()))
-            first, advice = (row + cell, column + gene, value), _advice(found, value)
+            first, advice = (row + cell, column + gene, value), _advice(block_faults, value)
     empty, full = np.flatnonzero((totals == 0) & looked_at), np.flatnonzero(totals > LARGEST_LIBRARY)
     return CountReport(+faults, first, advice, rounded, empty, full)
 
 
 def holds_counts(matrix: Any) -> bool:
-    """Test whether a matrix can be registered as counts, by some of its blocks."""
+    """Test whether a matrix holds counts, by a sample of its blocks."""
     try:
         report = check_counts(matrix, whole=False)
     except TypeError:
@@ -61,7 +61,7 @@ def holds_counts(matrix: Any) -> bool:
 
 
 def are_counts(values: Any) -> bool:
-    """Test whether all values of a minibatch are nonnegative whole numbers that are represented exactly."""
+    """Test whether all values of a minibatch are nonnegative integers up to ``LARGEST_LIBRARY``."""
     return bool(((values >= 0) & (values <= LARGEST_LIBRARY) & (values % 1 == 0)).all())
 
 
@@ -116,12 +116,12 @@ def each_once(matrix: Any) -> Any:
 
 
 def _faults(block: Any) -> dict[str, np.ndarray]:
-    """Select stored values that are not counts, by fault."""
+    """Mark stored values that are not counts, by fault."""
     values = block.data if sparse.issparse(block) else block.ravel()
     finite, most = np.isfinite(values), np.float32(LARGEST_LIBRARY)  # too large for half precision
     fractional = (values != np.floor(values)) & (values >= 0)
-    found = {"negative": values < 0, "fractional": fractional, f"larger than {most:,.0f}": values > most}
-    return {**{fault: where & finite for fault, where in found.items()}, "not finite": ~finite}
+    faults = {"negative": values < 0, "fractional": fractional, f"larger than {most:,.0f}": values > most}
+    return {**{fault: where & finite for fault, where in faults.items()}, "not finite": ~finite}
 
 
 def _entry(block: Any, place: int) -> tuple[int, int, float]:
@@ -133,7 +133,7 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
     return int(entries.row[place]), int(entries.col[place]), entries.data[place].item()
 
 
-def _advice(found: dict[str, np.ndarray], value: float) -> str:
+def _advice(faults: dict[str, np.ndarray], value: float) -> str:
     """Advise on values that are not counts, by their faults and the first value."""
     if value > LARGEST_LIBRARY:
         return (
@@ -141,9 +141,9 @@ def _advice(found: dict[str, np.ndarray], value: float) -> str:
             "after ambient correction: subtract in a signed type, and set negative values to 0. If they are sums of "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
-    if found["negative"].any():
+    if faults["negative"].any():
         return "They look scaled or centred. Pass raw counts"
-    if not found["fractional"].any():
+    if not faults["fractional"].any():
         return "NaN and infinite values result from division by zero. Pass raw counts"
     return (
         "Only estimated counts (of CellBender or RSEM) may be rounded: `adata.layers['counts'] = np.rint(...)`, and "

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class CountsField(LayerField):
-    """Register molecule counts of ``adata.X`` or a layer: finite nonnegative integers, as CSR with one index type."""
+    """Field of molecule counts in ``adata.X`` or a layer: finite nonnegative integers, as CSR with one index type."""
 
     def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
         super().__init__(registry_key, layer, is_count_data=True, correct_data_format=False)
@@ -94,7 +94,7 @@ class CountsField(LayerField):
             )
         if len(report.empty_cells) and not self._may_be_empty:
             names = adata.obs_names[report.empty_cells]
-            way_out = "sc.pp.filter_cells(adata, min_counts=1)"  # which reads `.X`
+            way_out = "sc.pp.filter_cells(adata, min_counts=1)"  # reads `.X`
             if self.attr_key is not None:
                 way_out = f"adata = adata[adata.layers[{self.attr_key!r}].sum(axis=1) > 0].copy()"
             raise ValueError(
@@ -127,12 +127,12 @@ class CountsField(LayerField):
 
     def transfer_field(self, state_registry: dict[str, Any], adata_target: AnnData, **kwargs: Any) -> dict[str, Any]:
         """Register other cells with the same genes in the same order."""
-        expected, found = np.asarray(state_registry[self.COLUMN_NAMES_KEY]), np.asarray(adata_target.var_names)
-        missing = expected[~np.isin(expected, found)]
+        expected, genes = np.asarray(state_registry[self.COLUMN_NAMES_KEY]), np.asarray(adata_target.var_names)
+        missing = expected[~np.isin(expected, genes)]
         way_out = "Reorder them by `adata = adata[:, model.get_var_names()].copy()`."
         if len(missing) == len(expected):
             raise ValueError(
-                f"No registered gene is in `adata.var_names` (first: {plain(found[0])!r}, registered: "
+                f"No registered gene is in `adata.var_names` (first: {plain(genes[0])!r}, registered: "
                 f"{plain(expected[0])!r}): use the same type of identifier."
             )
         if len(missing):
@@ -141,9 +141,9 @@ class CountsField(LayerField):
                 f"`adata.var_names` ({listed(missing)}). "
                 "`TokenDiffusion.prepare_query_anndata(adata, model)` fills them with zeros, read as unexpressed."
             )
-        if len(found) > len(expected):
-            raise ValueError(f"`adata` has {len(found):,} genes, {len(expected):,} are registered. {way_out}")
-        if not np.array_equal(expected, found):
+        if len(genes) > len(expected):
+            raise ValueError(f"`adata` has {len(genes):,} genes, {len(expected):,} are registered. {way_out}")
+        if not np.array_equal(expected, genes):
             raise ValueError(f"The genes of `adata` are the registered ones in another order. {way_out}")
         return super().transfer_field(state_registry, adata_target, **kwargs)
 
@@ -164,7 +164,7 @@ def _where_counts_are(adata: AnnData, layer: str | None) -> str:
 
 
 class ModalityCountsField(BaseMuDataWrapperClass):
-    """Register molecule counts of one modality; new cells without the modality have empty counts."""
+    """Field of molecule counts of one modality; new cells without the modality have empty counts."""
 
     def __init__(self, registry_key: str, layer: str | None, modality: str, *, may_be_empty: bool = False) -> None:
         super().__init__(mod_key=modality, mod_required=True)

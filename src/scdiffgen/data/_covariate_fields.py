@@ -16,7 +16,7 @@ LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
 class CategoricalCovariatesField(ColumnsField):
-    """Encode several columns of categories independently, and reject unseen categories of any type."""
+    """Field of several columns of categories, which are encoded independently; unseen categories are rejected."""
 
     counted = "field_keys"
     argument = "categorical_covariate_keys"
@@ -78,7 +78,7 @@ class CategoricalCovariatesField(ColumnsField):
 
     def pack(self, categories: Sequence[np.ndarray]) -> State:
         """Return the state in the format of scvi-tools."""
-        counts = [len(each) for each in categories]
+        counts = [len(column) for column in categories]
         return {"field_keys": list(self.columns), "mappings": list(categories), "n_cats_per_key": counts}
 
     @classmethod
@@ -90,7 +90,7 @@ class CategoricalCovariatesField(ColumnsField):
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
         n_features = state["features"].shape[1] if "features" in state else 0
-        counts = [(name, len(each)) for name, each in cls.categories(state).items()]
+        counts = [(name, len(categories)) for name, categories in cls.categories(state).items()]
         return [
             ConditionSpec(name, "category", registry_key=key, column=column, n_categories=n, n_features=n_features)
             for column, (name, n) in enumerate(counts)
@@ -111,7 +111,7 @@ class CategoricalCovariatesField(ColumnsField):
 
 
 class StrictCategoricalObsField(CategoricalCovariatesField):
-    """Encode one column of categories in ``.obs``; without a column, all cells have one category (no condition)."""
+    """Field of one column of categories in ``.obs``; without a column, all cells have one category (no condition)."""
 
     attr_name = "obs"
     counted = "categorical_mapping"
@@ -148,24 +148,24 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
 
 
 class TextField(StrictCategoricalObsField):
-    """Encode one column of text descriptions as categories, each embedded once by a sentence encoder."""
+    """Field of one column of text descriptions, each encoded as a category and embedded once by a sentence encoder."""
 
     def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         """Encode descriptions; only new ones are embedded."""
         codes, coded = super().code(values, state, extend=extend)
         known = state.get("features", np.zeros((0, TEXT_DIM), dtype=np.float32))
         new = coded["categorical_mapping"][len(known) :]
-        others = [text for text in new if not isinstance(text, str)]
-        if others:
+        invalid = [text for text in new if not isinstance(text, str)]
+        if invalid:
             raise ValueError(
-                f"`{self.argument}={self.columns[0]!r}`: {plain(others[0])!r} is no text. Register such "
+                f"`{self.argument}={self.columns[0]!r}`: {plain(invalid[0])!r} is no text. Register such "
                 "columns as `categorical_covariate_keys` or `continuous_covariate_keys`."
             )
         return codes, {**coded, "features": np.concatenate([known, embed_texts(new)])}
 
 
 class ContinuousCovariatesField(ColumnsField):
-    """Encode columns of numbers; NaN is missing."""
+    """Field of columns of numbers; NaN is missing."""
 
     is_number = True
     counted = "columns"
@@ -177,11 +177,11 @@ class ContinuousCovariatesField(ColumnsField):
 
     def fit(self, values: np.ndarray) -> State:
         """Fit the transforms of the columns (scvi-tools allows no list of dicts, and no dots in a key)."""
-        for key, known in zip(self.columns, ~np.isnan(values).all(axis=0), strict=True):
-            if not known:
+        for key, has_numbers in zip(self.columns, ~np.isnan(values).all(axis=0), strict=True):
+            if not has_numbers:
                 raise ValueError(f"`{self.argument}`: column {key!r} has no number. Leave it out.")
         fitted = [NumberTransform.fit(column, "standardise") for column in values.T]
-        means, scales = [each.mean for each in fitted], [each.scale for each in fitted]
+        means, scales = [transform.mean for transform in fitted], [transform.scale for transform in fitted]
         return {"columns": list(self.columns), "means": means, "scales": scales}
 
     def code(self, values: np.ndarray, state: State, *, extend: bool) -> tuple[np.ndarray, State]:

@@ -21,15 +21,15 @@ def decode_conditions(
         state, nothing = required_state(registry, spec.registry_key), np.zeros((conditions.n_cells, spec.n_slots), int)
         missing = Condition(nothing, nothing, nothing.astype(bool), np.zeros(conditions.n_cells, bool))
         condition = conditions.get(spec.name, missing)
-        there = condition.mask & condition.given[:, None]
+        present = condition.mask & condition.given[:, None]
         if spec.kind == "category":
-            columns[spec.name] = _chosen(categories_of_condition(registry, spec), condition.ids[:, 0], there[:, 0])
+            columns[spec.name] = _chosen(categories_of_condition(registry, spec), condition.ids[:, 0], present[:, 0])
         elif spec.kind == "number":
-            columns[spec.name] = np.where(there[:, 0], _shortest(condition.values[:, 0]), np.nan)
+            columns[spec.name] = np.where(present[:, 0], _shortest(condition.values[:, 0]), np.nan)
         elif spec.is_path:
             names = np.array([node[-1] for node in state["nodes"]], dtype=object)
             for level, column in enumerate(state["columns"]):
-                columns[column] = _chosen(names, condition.ids[:, level], there[:, level])
+                columns[column] = _chosen(names, condition.ids[:, level], present[:, level])
         else:
             by_name = len(state["columns"]) == 1 or spec.name in table
             doses = list(state["dose_columns"])
@@ -38,10 +38,10 @@ def decode_conditions(
     return pd.DataFrame(columns, index=range(conditions.n_cells))
 
 
-def _chosen(names: np.ndarray, ids: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Look up names of ids, NaN elsewhere."""
+def _chosen(names: np.ndarray, ids: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Look up the names of ids; NaN if there is none."""
     entries = np.full(len(ids), np.nan, dtype=object)
-    entries[there] = names.astype(object)[ids[there]]
+    entries[present] = names.astype(object)[ids[present]]
     return entries
 
 
@@ -54,7 +54,7 @@ def _shortest(values: np.ndarray) -> np.ndarray:
 def _treatment_columns(
     condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
 ) -> dict[str, np.ndarray]:
-    """Decode columns of perturbations and doses, spelled as in most registered cells."""
+    """Decode columns of perturbations and doses, in the most frequent registered spelling."""
     ids, doses, mask, given = condition
     rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
     which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()

@@ -13,11 +13,11 @@ from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data._columns_field import ColumnsField, State, entries_of, obs_column, raise_if_missing
 
 Path = tuple[Any, ...]
-NAME = "hierarchy"  # of the condition
+NAME = "hierarchy"  # name of the condition
 
 
 class HierarchyField(ColumnsField):
-    """Encode the path of each cell in a hierarchy, known down to some level; codes are -1 below it."""
+    """Field of paths in a hierarchy, which may end above a leaf; codes are -1 below the end."""
 
     counted = "nodes"
     argument = "hierarchy_keys"
@@ -50,7 +50,7 @@ class HierarchyField(ColumnsField):
         unseen = [node for node in nodes_of(values) if node not in known]
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
         for level, column in enumerate(self.columns):
-            names, new = ({node[-1] for node in each if len(node) == level + 1} for each in (nodes, unseen))
+            names, new = ({node[-1] for node in group if len(node) == level + 1} for group in (nodes, unseen))
             self.raise_if_same_spelling(column, new - names, names)
         if extend:
             nodes += unseen
@@ -113,12 +113,12 @@ def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[P
     positions = {levels.index(level): plain(name) for level, name in given.items()}
     depth = max(positions) + 1
     same_level = [node for node in nodes if len(node) == depth]
-    found = [node for node in same_level if all(node[level] == name for level, name in positions.items())]
-    if len(found) == 1:
-        return found[0]
+    matching = [node for node in same_level if all(node[level] == name for level, name in positions.items())]
+    if len(matching) == 1:
+        return matching[0]
     requested = ", ".join(f"{levels[level]}={name!r}" for level, name in sorted(positions.items()))
-    if found:
-        raise ValueError(f"{requested} is at several nodes: {listed(found)}. Pass {levels[0]!r}, too.")
+    if matching:
+        raise ValueError(f"{requested} is at several nodes: {listed(matching)}. Pass {levels[0]!r}, too.")
     names = list(dict.fromkeys(node[-1] for node in same_level))
     elsewhere = [node[:-1] for node in same_level if node[-1] == positions[depth - 1]]
     if elsewhere:

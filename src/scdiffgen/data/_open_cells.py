@@ -114,7 +114,7 @@ def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame
 
 
 class StackedRows(CSRDataset):
-    """Concatenated rows of several matrices ``(cells, genes)`` on disk, read on demand."""
+    """Row-wise concatenation of matrices ``(cells, genes)`` on disk, read on demand."""
 
     backend = "hdf5"
 
@@ -125,7 +125,7 @@ class StackedRows(CSRDataset):
         self.dtype = np.result_type(*(matrix.dtype for matrix in matrices))
 
     def __getitem__(self, index: Any) -> sparse.csr_matrix:
-        """Read rows, and optionally columns, by a slice, positions or a mask; a file's span is read at once."""
+        """Read rows, and optionally columns, by a slice, positions or a mask; reads one span of rows per file."""
         rows, columns = index if isinstance(index, tuple) else (index, slice(None))
         if isinstance(rows, slice):
             positions = np.arange(self.shape[0])[rows]

@@ -27,21 +27,21 @@ from scdiffgen.data._perturbation_input import (
     written_as_registered,
 )
 
-NAME = "perturbation"  # of the condition if its parts stand in several columns
+NAME = "perturbation"  # name of the condition if its parts are in several columns
 
 # treatments of the cells, names in each column, and feature vectors
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
 
 
 class PerturbationField(ColumnsField):
-    """Encode zero or more perturbations per cell: ids of the parts, then as many doses (0 where unused)."""
+    """Field of sets of perturbations: codes are ids of the parts, followed by their doses (0 if unused)."""
 
     counted = "names"
 
     def __init__(
         self,
         registry_key: str,
-        columns: Sequence[str],  # one part each; columns that share a name hold the same component
+        columns: Sequence[str],  # one part each; columns with a common name have the same component
         syntax: PerturbationSyntax,
         dose_columns: Sequence[str] = (),
         *,
@@ -160,7 +160,7 @@ class PerturbationField(ColumnsField):
 def _check_names(
     treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
 ) -> None:
-    """Raise if a new name is a missing value; warn of names that may be pieces of one name."""
+    """Raise if a new name is a missing value; warn of names that may be parts of one name with the separator."""
     missing = [name for name in names if name.casefold() in ColumnsField.missing_as_text]
     if missing:
         raise ValueError(
@@ -185,11 +185,11 @@ def extended_perturbations(
     state: State,
     names: Sequence[str],
     vectors: np.ndarray | None,
-    place: str,  # where vectors were given, for messages
+    place: str,  # source of the vectors, for messages
     components: Mapping[str, int] | None = None,
     dose_ranges: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
-    """Append perturbations to a state; missing components are those of the nearest feature vectors."""
+    """Append perturbations to a state; unknown components are taken from the nearest feature vectors."""
     features = state["features"]
     if vectors is not None:
         if vectors.shape[1] != features.shape[1]:
@@ -212,19 +212,19 @@ def extended_perturbations(
 
 
 def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
-    """Assign components to columns; columns that share a name (``drug_1``, ``drug_2``) have one component."""
+    """Assign components to columns; columns with a common name (``drug_1``, ``drug_2``) have one component."""
     shared = np.array([[bool(one & other) for other in names] for one in names])
     return connected_components(shared, directed=False)[1].tolist()
 
 
 def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:
-    """Assign components to perturbations, by the first column that has the name."""
+    """Assign components to perturbations by the first column with the name."""
     last_first = reversed(list(zip(columns, components, strict=True)))
     return {name: component for names, component in last_first for name in names}
 
 
 def components_of_names(names: Sequence[str], known: Mapping[str, int], vectors: np.ndarray | None) -> np.ndarray:
-    """Return components ``(names,)`` int64; unmeasured perturbations get that of the nearest feature vector."""
+    """Return components ``(names,)`` int64; unmeasured perturbations get the one of the nearest feature vector."""
     components = np.array([known.get(name, -1) for name in names], dtype=np.int64)
     has_one = np.flatnonzero(components >= 0)
     for row in np.flatnonzero(components < 0):

@@ -1,4 +1,4 @@
-"""Read perturbations: columns of names and doses, requests, and feature vectors."""
+"""Reading of perturbations: columns of names and doses, requests, and feature vectors."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Check a registry for a model without cells, and convert registries of scvi-tools' data modules."""
+"""Checks of registries for models without cells, and conversion of registries of scvi-tools' data modules."""
 
 import inspect
 from collections.abc import Mapping
@@ -58,12 +58,12 @@ def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
     if "field_keys" in state:
         mappings = state.get("mappings", state.get("mapping", {}))
         names = list(state["field_keys"])
-        each = list(mappings.values() if isinstance(mappings, Mapping) else mappings)
-        if len(each) != len(names):
-            raise ValueError(f"`registry`: {key!r} names the columns {names}, and holds the categories of {len(each)}.")
-        categories = [_categories(every) for every in each]
-        return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(every) for every in categories]}
-    n = len(state.get("columns", ()))  # numbers, which data modules do not standardise
+        columns = list(mappings.values() if isinstance(mappings, Mapping) else mappings)
+        if len(columns) != len(names):
+            raise ValueError(f"`registry`: {key!r} names {len(names)} columns, but has categories of {len(columns)}.")
+        categories = [_categories(column) for column in columns]
+        return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(column) for column in categories]}
+    n = len(state.get("columns", ()))  # columns of numbers, which data modules do not standardise
     return {**state, "means": [0.0] * n, "scales": [1.0] * n} if n and "means" not in state else dict(state)
 
 

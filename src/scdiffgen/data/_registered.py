@@ -140,10 +140,10 @@ def count_matching(
     n_cells = codes.groupby(list(codes), sort=False).size()  # hashing is faster than sorting a million rows (3 s)
     groups, n_matching = codes[~codes.duplicated()].to_numpy(), np.zeros(len(rows), dtype=np.int64)
     for is_open, same in group_by_row(rows == Code.MISSING):
-        known: Counter[tuple] = Counter()
+        counts: Counter[tuple] = Counter()
         for group, n in zip(groups[:, ~is_open].tolist(), n_cells.tolist(), strict=True):
-            known[tuple(group)] += n
-        n_matching[same] = [known[tuple(row)] for row in rows[same][:, ~is_open].tolist()]
+            counts[tuple(group)] += n
+        n_matching[same] = [counts[tuple(row)] for row in rows[same][:, ~is_open].tolist()]
     return n_matching
 
 
@@ -197,7 +197,7 @@ def group_codes(
     """Return codes to group cells by, with sets in descending order and at least the slots of ``others``."""
     columns = []
     for spec in specs:
-        n_slots = max(each[spec.name].ids.shape[1] for each in (conditions, others or conditions))
+        n_slots = max(cells[spec.name].ids.shape[1] for cells in (conditions, others or conditions))
         widened = conditions.replace({spec.name: conditions[spec.name].widened(n_slots)})
         codes = widened.codes([spec], open_ended=open_ended)
         columns.append(codes if spec.is_path else -np.sort(-codes, axis=1))

@@ -1,4 +1,4 @@
-"""Setup of cells: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and the manager."""
+"""Setup of cells: arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and the manager."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_screen_design, warn_of_small_groups
 
-PREFIX = "_scvi_"  # of columns and matrices that registration writes
+PREFIX = "_scvi_"  # prefix of columns and matrices that registration writes
 
 
 @dataclass(frozen=True)
 class SetupArguments:
-    """Arguments of ``setup_anndata``, which describes them."""
+    """Arguments of ``setup_anndata``; see its documentation."""
 
     layer: str | None = None
     labels_key: str | None = None
@@ -108,7 +108,7 @@ class SetupArguments:
 
 
 def codes_of(registry: Registry, obs: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Encode the conditions whose columns a table of cells has: codes ``(cells, columns)`` by registry key."""
+    """Encode the conditions with columns in a table of cells: codes ``(cells, columns)`` by registry key."""
     known = {field.name for field in fields(SetupArguments)}
     setup = SetupArguments(**{name: value for name, value in registry["setup_args"].items() if name in known})
     cells: Any = SimpleNamespace(obs=obs, obs_names=obs.index, uns={})
@@ -170,7 +170,7 @@ def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
 
 
 class Manager(AnnDataManager):
-    """Register the fields of a model; leave data unchanged if a field raises; keep the setup method in transfers."""
+    """AnnData manager that leaves data unchanged if a field raises, and keeps the setup method in transfers."""
 
     def register_fields(
         self, adata: AnnData | MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any
@@ -199,7 +199,7 @@ class Manager(AnnDataManager):
                 field.raise_if_changed(self.adata, required_state(self, field.registry_key))
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
-        """Register other cells alike; cells without layers, such as generated cells, have counts in ``.X``."""
+        """Register other cells by the same fields; cells without layers, such as generated cells, use ``.X``."""
         reading = copy(self)
         reading.fields = [
             field.where_counts_are(adata_target) if isinstance(field, CountsField) else field for field in self.fields
@@ -217,12 +217,12 @@ class Manager(AnnDataManager):
         """Return registered data, one row per cell, also if a modality lacks cells or has another order."""
         modality = self.data_registry[registry_key].get("mod_key")
         if modality is None:
-            found = super().get_from_registry(registry_key)
-            return each_once(found) if getattr(found, "format", "") == "csr" and sparse.issparse(found) else found
+            data = super().get_from_registry(registry_key)
+            return each_once(data) if getattr(data, "format", "") == "csr" and sparse.issparse(data) else data
         cells = self.adata.obs_names
         if modality not in self.adata.mod or not self.adata.mod[modality].n_obs:
             return sparse.csr_matrix((len(cells), counts_keys(self)[registry_key]), dtype=np.float32)
-        rows = self.adata.mod[modality].obs_names.get_indexer(cells)  # -1 for a cell that lacks the modality
+        rows = self.adata.mod[modality].obs_names.get_indexer(cells)  # -1 for cells without the modality
         counts = super().get_from_registry(registry_key)
         in_order = np.array_equal(rows, np.arange(counts.shape[0]))
         in_memory = isinstance(counts, np.ndarray | sparse.csr_matrix)
@@ -296,7 +296,7 @@ def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
 
 
 def _written(annotation: Any) -> dict[str, Any]:
-    """Return columns of ``.obs`` or entries of ``.obsm`` that fields wrote (replaced, never changed in place)."""
+    """Return columns of ``.obs`` or entries of ``.obsm`` that fields wrote; they are replaced, not modified."""
     return {key: annotation[key] for key in annotation if str(key).startswith(PREFIX)}
 
 
@@ -309,11 +309,11 @@ def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
 
 
 def _with_empty_rows(counts: sparse.csr_matrix, rows: np.ndarray) -> sparse.csr_matrix:
-    """Reorder rows of a matrix, -1 for an empty row; an unchanged order shares the values."""
-    there = rows >= 0
-    if not np.array_equal(rows[there], np.arange(counts.shape[0])):
-        counts = counts[rows[there]]
+    """Reorder the rows of a matrix, with empty rows for -1; values are shared if the order is unchanged."""
+    present = rows >= 0
+    if not np.array_equal(rows[present], np.arange(counts.shape[0])):
+        counts = counts[rows[present]]
     n_stored = np.zeros(len(rows), dtype=counts.indptr.dtype)
-    n_stored[there] = np.diff(counts.indptr)
+    n_stored[present] = np.diff(counts.indptr)
     indptr = np.concatenate([np.zeros(1, dtype=n_stored.dtype), n_stored.cumsum(dtype=n_stored.dtype)])
     return sparse.csr_matrix((counts.data, counts.indices, indptr), shape=(len(rows), counts.shape[1]))
