@@ -1,4 +1,4 @@
-"""Requests for cells, encoded for the model."""
+"""Encoding of requests for cells."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from ._training_summary import TrainingCells
 
 
 class CellRequest:
-    """Hold a request: its table, condition codes, given conditions, and the table row of each cell."""
+    """Request for cells: its table, condition codes, given conditions, and the table row of each cell."""
 
     def __init__(self, model: BaseModelClass, conditions: Request, n_cells: int | None) -> None:
         self.model, self.known = model, TrainingCells(model)
@@ -46,18 +46,18 @@ class CellRequest:
         """Warn of covariates outside the range of the training cells."""
         for spec in (spec for spec in self.known.specs if spec.is_number and spec.name in self.given):
             both = (conditions[spec.name] for conditions in (self.encoded, self.known.summary.conditions))
-            asked, known = (part.values[part.mask & part.given[:, None]] for part in both)
-            if len(known) and not (known.min() <= asked.min() and asked.max() <= known.max()):
+            requested, trained = (part.values[part.mask & part.given[:, None]] for part in both)
+            if len(trained) and not (trained.min() <= requested.min() and requested.max() <= trained.max()):
                 warn_user(f"`conditions`: values of {spec.name!r} lie outside the range of the training cells.")
 
     def complete(self, generator: torch.Generator, cells: slice | np.ndarray = slice(None)) -> Conditions[np.ndarray]:
-        """Return conditions of some cells; missing ones are drawn from training cells."""
+        """Complete conditions of cells by drawing missing ones from training cells."""
         return self.known.complete(self.encoded.take(self.row_of[cells]), generator)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
     ) -> tuple[Conditions[np.ndarray], np.ndarray]:
-        """Return complete conditions and library sizes of some cells."""
+        """Return complete conditions and library sizes of cells."""
         complete = self.complete(generator, cells)
         requested = self.table.iloc[self.row_of[cells]].reset_index(drop=True)
         return complete.given_only(), self.known.library_sizes(complete, generator, library_size, requested)
@@ -95,7 +95,7 @@ def _filled(requested: pd.Series | None, complete: pd.Series | None, typed: pd.S
     elif values.dtype.kind in "biuf":
         return values
     entries = values.cat.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
-    if pd.api.types.infer_dtype(entries).startswith("mixed"):  # which cannot be written to a file
+    if pd.api.types.infer_dtype(entries).startswith("mixed"):  # mixed types cannot be written to a file
         values = values.astype(object).where(values.isna(), values.astype(str))
     return values.astype("category")
 
@@ -121,8 +121,8 @@ def warn_of_large_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) 
 
 def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:
     """Encode the batch under which cells are evaluated; empty for their own batches."""
-    seen_under = {} if transform_batch is None else {batch_name(model): transform_batch}
-    return encode(model, request_table(seen_under)).given_only()
+    batch = {} if transform_batch is None else {batch_name(model): transform_batch}
+    return encode(model, request_table(batch)).given_only()
 
 
 def extend(model: BaseModelClass, registry: Registry) -> None:

@@ -21,8 +21,8 @@ from scdiffgen.data import are_counts, check_counts_again
 from ._checks import cell_positions, check_seed
 
 BATCH_SIZE = 512
-SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
-MOST_CELLS = 20_000  # training cells of which linear models are fitted, and which are kept of a data module
+SMALL_BATCH = 64  # for cells that are far apart on disk, because all cells between them are read
+MOST_CELLS = 20_000  # maximum number of training cells for linear models, and kept from a data module
 
 COUNT_SUMMARIES = (
     r"(log1p_)?(total_counts|n_genes_by_counts)(_\w+)?|(pct_counts|nCount|nFeature)_\w+|n_(counts|genes|umis)"
@@ -31,7 +31,7 @@ COUNT_SUMMARIES = (
 
 
 class Cells:
-    """Iterate minibatches of registered cells in order; conditions in ``changes`` (one row) replace their own."""
+    """Minibatches of registered cells in order; conditions in ``changes`` (one row) replace those of the cells."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Cells:
         self.indices = cell_positions(indices, self.adata.n_obs)
         self.names = self.adata.obs_names[self.indices]
         self.description, self.changes = description, changes
-        # Loaded from disk, cells come sorted within a minibatch, so they are asked for in sorted order.
+        # Cells on disk are loaded in sorted order within a minibatch, so they are requested in sorted order.
         self.sorted = np.argsort(self.indices, kind="stable")
         self.loader = model._make_data_loader(
             adata=self.adata,
             indices=self.indices[self.sorted],
             batch_size=batch_size,
             load_sparse_tensor=True,
-            generator=torch.Generator(),  # PyTorch's loaders draw a number, which is not to be missing elsewhere
+            generator=torch.Generator(),  # PyTorch's loaders would otherwise draw from the global generator
         )
 
     def __iter__(self) -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
@@ -64,7 +64,7 @@ class Cells:
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
             counts, conditions = self.module.unpack(batch)
-            if not are_counts(counts.values()):  # they were replaced, or changed
+            if not are_counts(counts.values()):  # replaced or changed after registration
                 check_counts_again(self.manager)
             if self.changes:
                 conditions = conditions.replace(repeated(self.changes, len(counts), counts.device))
@@ -99,7 +99,7 @@ def repeated(condition: Conditions[np.ndarray], n_cells: int, device: torch.devi
 
 
 def generator_from(seed: int | None, device: torch.device) -> torch.Generator:
-    """Create a random generator; without a seed it follows torch's global one, which ``scvi.settings.seed`` sets."""
+    """Create a random generator; without a seed, it is seeded by torch's global generator (``scvi.settings.seed``)."""
     check_seed(seed)
     chosen = int(torch.randint(2**31, (1,))) if seed is None else int(seed)
     return torch.Generator(device).manual_seed(chosen)

@@ -1,4 +1,4 @@
-"""Generate more cells than fit in memory, in chunks with independent seeds, here or on Dask."""
+"""Generation of more cells than fit in memory, in chunks with independent seeds, locally or on Dask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ._sampler import Sampler
 if TYPE_CHECKING:
     from distributed import Client
 
-MAX_LOST = 3  # times that the workers may lose the model before a chunk is given up
+MAX_LOST = 3  # number of times that workers may be lost before a chunk is given up
 
 
 Chunk = tuple[Conditions[np.ndarray], np.ndarray, int]
@@ -47,7 +47,7 @@ def write_cells(
     *,
     silent: bool,
 ) -> Path:
-    """Draw missing chunks, here or on workers, and join all chunks."""
+    """Draw missing chunks, locally or on workers, and join all chunks."""
     n_cells, model, specs = len(request.row_of), request.model, request.known.specs
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
 
@@ -60,7 +60,7 @@ def write_cells(
         own_sizes = sizes[cells] if isinstance(sizes, np.ndarray) else sizes
         return *request.completed(generator, own_sizes, cells), generator.initial_seed()
 
-    if callable(library_size):  # a function is known by what it returns: its name says nothing of a lambda
+    if callable(library_size):  # a function is identified by its return values, because lambdas have no name
         library_size = np.concatenate([completed(number, library_size)[1] for number in range(len(chunks))])
     elif library_size is not None:
         library_size = library_sizes(library_size, n_cells)
@@ -120,13 +120,13 @@ def _sample_on(
     waiting, lost = deque(numbers), dict.fromkeys(numbers, 0)
     under_way: dict[Any, int] = {}  # by keys of futures
     finished = as_completed()
-    there = client.scatter(sent, broadcast=True)
+    remote = client.scatter(sent, broadcast=True)
 
     def refill() -> None:
-        # at most two chunks a thread, so that neither this process nor the scheduler holds more
+        # at most two chunks per thread, to limit the memory of this process and the scheduler
         while waiting and len(under_way) < max(2 * sum(client.nthreads().values()), 1):
             number = waiting.popleft()
-            future = client.submit(sample_chunk, there, chunk(number), device, pure=False)
+            future = client.submit(sample_chunk, remote, chunk(number), device, pure=False)
             under_way[future.key] = number
             finished.add(future)
 
@@ -135,7 +135,7 @@ def _sample_on(
         number = under_way.pop(future.key)
         try:
             yield number, future.result()
-        except CancelledError:  # its worker died, and all others that had the model
+        except CancelledError:  # all workers with the model died
             lost[number] += 1
             if lost[number] > MAX_LOST:
                 raise RuntimeError(
@@ -144,7 +144,7 @@ def _sample_on(
                 ) from None
             waiting.append(number)
             client.wait_for_workers(1)
-            there = client.scatter(sent, broadcast=True)
+            remote = client.scatter(sent, broadcast=True)
         refill()
 
 

@@ -1,4 +1,4 @@
-"""Predict given cells under other conditions: coupled to their counts, or resampled."""
+"""Prediction of given cells under other conditions: coupled to their counts, or resampled."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -49,7 +49,7 @@ def counterfactual_cells(
         raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
-    # By default responses to effects are transferred, the network maps cells between batches, and `keep` is else 0.
+    # By default, responses to perturbations are transferred, batches are coupled, and other changes resample.
     effects = cells.module.denoiser.effect_names
     if keep is None and not _have_already(cells, changes.without(effects)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
@@ -74,7 +74,7 @@ def counterfactual_cells(
     in_order = np.argsort(cells.sorted)
     obs = cells.obs()
     for name, column in write_conditions(model.registry, requested).items():
-        obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # of the registered type
+        obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # keeps the registered type
     obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
     obs["response_source"] = pd.Categorical(["resampled"] * len(obs))
     if keep is None:
@@ -94,15 +94,15 @@ def _minibatch(
 ) -> Tensor:
     """Predict dense counts ``(cells, genes)`` by transferred responses where available, else by the network."""
     known = responses.known
-    moved = responses.apply(counts, generator) if known.any() else counts
+    transferred = responses.apply(counts, generator) if known.any() else counts
     if known.all():
-        return moved
+        return transferred
     after = sampler.module.predictor(target, len(counts), sampler.guidance_scale)
     predicted = sampler.module.counterfactual(
         counts, source, after, keep=keep, n_steps=sampler.n_steps, generator=generator
     )
     rows = torch.from_numpy(known).to(predicted.device)
-    return torch.where(rows[:, None], moved, predicted) if known.any() else predicted
+    return torch.where(rows[:, None], transferred, predicted) if known.any() else predicted
 
 
 def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
@@ -127,7 +127,7 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
 
 
 def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[Response | None]]:
-    """Return a request, and the response of untreated cells of each row; ``None`` where the network predicts it."""
+    """Return a request, and the response of untreated cells by row; ``None`` if the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
     warn_of_large_doses(model, encoded)
@@ -140,10 +140,10 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
     for response in responses:
         row: dict[str, Any] = {"response_source": "network", "check": check_of(response)}
         if response is not None:
-            made = response.prediction
-            expected = float(np.nanmedian(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
-            row |= {"response_source": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
-            row["cautions"] = "; ".join(made.cautions)
+            best = response.prediction
+            expected = float(np.nanmedian(best.pearson)) if np.isfinite(best.pearson).any() else np.nan
+            row |= {"response_source": best.source, "left_out_pearson": expected, "left_out_gain": best.gain}
+            row["cautions"] = "; ".join(best.cautions)
         described.append(row)
         weights.append({} if response is None else dict(response.prediction.weights))
     predictors = pd.DataFrame(weights, index=table.index).fillna(0.0)
@@ -155,10 +155,10 @@ def mean_responses(
 ) -> pd.DataFrame:
     """Tabulate changes of mean log expression, with ``interval`` also their limits."""
     unknown = np.full(len(genes), np.nan)
-    change = np.array([unknown if each is None else each.mean_change for each in responses])
+    change = np.array([unknown if response is None else response.mean_change for response in responses])
     if not interval:
         return pd.DataFrame(change, index=index, columns=genes)
-    width = np.array([unknown if each is None else each.prediction.half_width for each in responses])
+    width = np.array([unknown if response is None else response.prediction.half_width for response in responses])
     frames = {"change": change, "low": change - width, "high": change + width}
     tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
     return pd.concat(tables, axis=1, names=["statistic"])

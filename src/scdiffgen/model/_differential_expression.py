@@ -22,14 +22,14 @@ from ._checks import cell_positions
 from ._model_access import gene_names
 
 MODES = ("vanilla", "change")
-REST = "Rest"  # as scvi-tools calls all other cells
+REST = "Rest"  # scvi-tools' name for all other cells
 
 
 def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator | None = None) -> np.ndarray:
     """Compute expected expression of some genes as shares; with a generator, from a random half of the molecules."""
     rows = []
     for counts, conditions in cells:
-        if generator is not None:  # half, without replacement, has the variance of a bootstrap over all molecules
+        if generator is not None:  # a half without replacement has the variance of a bootstrap over all molecules
             counts = thin_to(counts, (cells.module.library(counts) / 2).ceil(), generator).state
         rows.append(cells.module.expression(counts, conditions)[:, columns].cpu().numpy())
     return cells.in_order(rows)
@@ -75,7 +75,7 @@ def _positions(adata: AnnData, chosen: Any, argument: str) -> np.ndarray:
 
 
 class ExpressionDraws:
-    """Draw expression of random cells of a group, with the interface that scvi-tools expects."""
+    """Sampler of expression of random cells of a group, with the interface that scvi-tools expects."""
 
     def __init__(self, model: BaseModelClass, batch_size: int, generator: torch.Generator) -> None:
         self.model, self.batch_size, self.generator = model, batch_size, generator
@@ -87,7 +87,7 @@ class ExpressionDraws:
         """Draw expression ``(draws, genes)`` in random order; each cell equally often, up to one draw."""
         changes, columns = under_batch(self.model, transform_batch), np.arange(self.model.module.n_vars)
         n_rounds = -(-n_samples_overall // len(indices))
-        rounds = [self.random.permutation(indices) for _ in range(n_rounds)]  # all read together: groups may be small
+        rounds = [self.random.permutation(indices) for _ in range(n_rounds)]  # one pass, as groups may be small
         cells = Cells(self.model, adata, np.concatenate(rounds)[:n_samples_overall], self.batch_size, changes=changes)
         return self.random.permutation(expression_of(cells, columns, self.generator))
 
@@ -109,11 +109,11 @@ def compare_expression(
     counts = manager.get_from_registry(REGISTRY_KEYS.X) if all_stats else None
     tables = []
     for name1, name2, first, second in track(groups, description="DE...", disable=silent):
-        found = computation.get_bayes_factors(first, second, **comparison)
+        columns = computation.get_bayes_factors(first, second, **comparison)
         if counts is not None:
             for number, chosen in enumerate((first, second), 1):
-                found |= {f"{name}{number}": value for name, value in _observed(counts[chosen]).items()}
-        table = pd.DataFrame(found, index=gene_names(model))
+                columns |= {f"{name}{number}": value for name, value in _observed(counts[chosen]).items()}
+        table = pd.DataFrame(columns, index=gene_names(model))
         if comparison["mode"] == "change":
             table = table.sort_values("proba_de", ascending=False, kind="stable")
             expected = (1 - table["proba_de"]).cumsum() / np.arange(1, len(table) + 1)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DrawingExpression(BaseModelClass):
-    """Draw counts or expression of given cells, as scvi-tools' models do."""
+    """Mixin of posterior predictive samples and differential expression, with the interface of scvi-tools' models."""
 
     @shared_docs
     def posterior_predictive_sample(

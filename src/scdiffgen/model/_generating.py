@@ -41,7 +41,7 @@ def explain_unknown_arguments(method: Method) -> Method:
     known = inspect.signature(method).parameters
     elsewhere = dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
 
-    @functools.wraps(method)  # defined here, as doctest finds no examples of functions of other modules
+    @functools.wraps(method)  # defined here, because doctest finds no examples of functions of other modules
     def explained(*args: Any, **kwargs: Any) -> Any:
         check_names(method.__name__, kwargs, known, elsewhere)
         return method(*args, **kwargs)
@@ -50,7 +50,7 @@ def explain_unknown_arguments(method: Method) -> Method:
 
 
 class Generating(BaseModelClass):
-    """Generate cells for given conditions, deeper cells, and missing modalities."""
+    """Mixin that generates cells for given conditions, deeper cells, and missing modalities."""
 
     @explain_unknown_arguments
     @shared_docs

@@ -29,16 +29,16 @@ from ._training_summary import TrainingCells, training_summary
 if TYPE_CHECKING:
     from scdiffgen.metrics import Evaluation
 
-FEW_CELLS = 50  # of a label
-ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
+FEW_CELLS = 50  # minimum number of cells of a label
+ENOUGH_CELLS = 100  # minimum number of held-out cells; half of them give the AUC a standard error of 0.06
 SEPARABLE, NOT_NEW = 0.7, 0.8  # AUC; novelty
-BY_CHANCE = 0.05  # share of the variance, or of the rows, that may be marked in a table
-N_BOOTSTRAP = 200  # resamples behind the intervals
+BY_CHANCE = 0.05  # share of the variance, or of the rows of a table, that may be marked by chance
+N_BOOTSTRAP = 200  # number of bootstrap resamples
 SOURCES = ("generated", "other_real")  # negative controls would double the time
 
 
 class HeldOutEvaluation(NamedTuple):
-    """Hold the result of :meth:`TokenDiffusion.evaluate_held_out`."""
+    """Result of :meth:`TokenDiffusion.evaluate_held_out`."""
 
     likelihood: pd.DataFrame
     scores: Evaluation
@@ -92,8 +92,8 @@ def evaluated_held_out(
     rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
 
     def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        known, specs = conditions.numpy(), sampler.module.specs
-        drawn = sizes.sample(known.codes(specs), rng, known.numbers(specs))
+        given, specs = conditions.numpy(), sampler.module.specs
+        drawn = sizes.sample(given.codes(specs), rng, given.numbers(specs))
         return torch.from_numpy(drawn).float().to(generator.device)
 
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
@@ -106,7 +106,7 @@ def evaluated_held_out(
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
     likelihood = grouped.div(grouped.pop("molecules"), axis=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
+        warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
         prepared = prepare(real, generated, train, "label", settings)
         scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
@@ -191,7 +191,7 @@ def remarks_on(
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:
-    """Return counts of some cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
+    """Return the counts of cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
     manager = model.get_anndata_manager(registered(model, adata), required=True)
     labels = np.full(len(indices), "all", dtype=object)
     spec = next((spec for spec in model.module.specs if spec.kind == "category"), None)

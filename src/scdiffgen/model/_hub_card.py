@@ -1,4 +1,4 @@
-"""Save a model with a model card for scvi-tools' hub."""
+"""Saving of a model with a model card for scvi-tools' hub."""
 
 from __future__ import annotations
 

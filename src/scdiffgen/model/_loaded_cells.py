@@ -1,4 +1,4 @@
-"""Cells of the user's data loader, such as annbatch's, as registered tensors in the order of the loader."""
+"""Cells of a user's data loader (such as annbatch) as registered tensors, in the order of the loader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ._cells import Cells
 
 
 class MinibatchReader:
-    """Convert minibatches to tensors by registry key; missing tensors are encoded from columns of ``"obs"``."""
+    """Conversion of minibatches to tensors by registry key; missing tensors are encoded from columns of ``"obs"``."""
 
     def __init__(self, model: BaseModelClass, place: str) -> None:
         self.module, self.registry, self.place = model.module, model.registry, place
@@ -53,9 +53,9 @@ class MinibatchReader:
             tensors[key] = _as_tensor(tensors[key])
         for key, tensor in tensors.items():
             if not isinstance(tensor, Tensor):
-                found = f"of type {type(tensor).__name__}" if key in batch else "missing"
+                state = f"of type {type(tensor).__name__}" if key in batch else "missing"
                 raise ValueError(
-                    f"{self.place}: {key!r} is registered, but it is {found} in a minibatch (which has "
+                    f"{self.place}: {key!r} is registered, but it is {state} in a minibatch (which has "
                     f"{listed(batch)}). Yield a tensor with one row per cell, or the registered columns in a data "
                     "frame 'obs'."
                 )
@@ -113,7 +113,7 @@ def _as_tensor(counts: Any) -> Any:
 
 
 class LoadedCells(Cells):
-    """Iterate the minibatches of a data loader in its order."""
+    """Minibatches of a data loader, in its order."""
 
     def __init__(self, model: BaseModelClass, loader: Iterable[Any], description: str | None) -> None:
         self.module, self.loader, self.description = model.module, loader, description

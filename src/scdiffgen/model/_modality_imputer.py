@@ -28,7 +28,7 @@ ShareCalibrations = Mapping[Given, Mapping[str, ShareCalibration]]
 
 
 class CountDraw(NamedTuple):
-    """Regression that draws one modality from others; modalities are given by position."""
+    """Regression that draws one modality from others, which are given by position."""
 
     target: int
     given: Sequence[int]
@@ -37,7 +37,7 @@ class CountDraw(NamedTuple):
     def draw(
         self, counts: Tensor, tokens: np.ndarray, blocks: Blocks, rows: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw counts ``(rows, columns)`` of some ``rows``; also return the mean of their ``log1p``."""
+        """Draw counts ``(rows, columns)`` of ``rows``; also return their expected ``log1p``."""
         cells = to_scipy(counts)[rows]
         inputs = regression_inputs([cells[:, blocks.slices[block]] for block in self.given], tokens[rows])
         log_mean = self.regression.log_mean(inputs)
@@ -54,7 +54,7 @@ class ModalityImputer(NamedTuple):
     @classmethod
     @torch.no_grad()
     def fit(cls, model: BaseModelClass, cells: Cells | KeptCells, left_out: Iterable[Batch]) -> Self:
-        """Fit on cells with the target and all given modalities, some of them left out of training."""
+        """Fit regressions to cells with the target and all given modalities; ``left_out`` cells fit slopes."""
         names, module = modality_names(model.registry), model.module
         sizes_from, counts_from, shares_from = {}, {}, {}  # type: ignore[var-annotated]
         if len(names) < 2 or not isinstance(module, JointThinningModule):
@@ -72,7 +72,7 @@ class ModalityImputer(NamedTuple):
                 if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
-                is_small = blocks[name].shape[1] <= MOST_COUNT_COLUMNS  # residuals of all columns are kept
+                is_small = blocks[name].shape[1] <= MOST_COUNT_COLUMNS  # residuals of all columns are stored
                 if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
                     counts = blocks[name][rows].toarray()
@@ -84,16 +84,16 @@ class ModalityImputer(NamedTuple):
         return cls(sizes_from, counts_from, shares_from)
 
     def count_draws(self, names: Sequence[str], blocks: Blocks) -> tuple[CountDraw, ...]:
-        """Select regressions for as many modalities as possible, the widest first, each given all but later ones."""
+        """Chain regressions of as many modalities as possible, the widest first; each is given all but later ones."""
         width = dict(zip(names, blocks.sizes, strict=True))
         high = {name for fits in self.deep_columns.values() for name in fits}
         chain = sorted(high, key=lambda name: (-width[name], name))
         while chain:
             given = [tuple(name for name in names if name not in chain[place:]) for place in range(len(chain))]
             draws = [self.count_draw(names, read, name) for name, read in zip(chain, given, strict=True)]
-            found = tuple(draw for draw in draws if draw is not None)
-            if len(found) == len(chain):
-                return found
+            available = tuple(draw for draw in draws if draw is not None)
+            if len(available) == len(chain):
+                return available
             chain = chain[1:]
         return ()
 

@@ -22,7 +22,7 @@ from ._training_summary import TrainingCells, sizes_by_name
 
 
 class ModalityRequest:
-    """Hold the modalities to read and to generate, in the order of the model; by default targets are all others."""
+    """Request for modalities of given cells; by default, the targets are all modalities that are not given."""
 
     def __init__(self, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None) -> None:
         if not isinstance(model.module, JointThinningModule):
@@ -52,7 +52,7 @@ class ModalityRequest:
     def draw(
         self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: Any, *, expected: bool
     ) -> MuData:
-        """Keep the counts of the given modalities and generate those of the targets."""
+        """Keep the counts of the given modalities, and generate counts of the targets."""
         by_name = {} if library_size is None else sizes_by_name(library_size, self.targets)
         requested = {name: library_sizes(sizes, len(cells.indices))[cells.sorted] for name, sizes in by_name.items()}
         hidden = torch.tensor([name not in self.given for name in self.names], device=self.module.device)
@@ -88,7 +88,7 @@ class ModalityRequest:
         *,
         expected: bool,
     ) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
-        """Return dense start counts with those that a regression draws, library sizes, and expected counts."""
+        """Return initial dense counts (with counts drawn by regression), library sizes, and expected counts."""
         tokens = self.module.tokens(kept, conditions).flatten(1).cpu().numpy()
         library, mean = self._library_sizes(kept, tokens, conditions, requested, rng)
         start = kept.to_dense()
@@ -127,7 +127,7 @@ class ModalityRequest:
         requested: Mapping[str, np.ndarray],
         rng: np.random.Generator,
     ) -> tuple[Tensor, np.ndarray]:
-        """Draw library sizes ``(cells, modalities)`` of given modalities and targets; also return expected ones."""
+        """Draw library sizes ``(cells, modalities)`` of given modalities and targets; also return expected sizes."""
         own = self.module.library(kept)
         drawn, mean = own.cpu().numpy().copy(), own.cpu().numpy().copy()
         regressions = self.imputer.library_from_tokens.get(tuple(self.given), {})

@@ -30,7 +30,7 @@ def require_training(model: BaseModelClass) -> None:
     if not model.is_trained_:
         raise RuntimeError("The model is not trained: call `train()` first, or load a trained model.")
     check_torch()
-    if model.module.training and not in_training(model):  # `model.module.train()`, or a training that was interrupted
+    if model.module.training and not in_training(model):  # after `model.module.train()` or an interrupted training
         model.module.eval()
 
 
@@ -72,15 +72,15 @@ def modalities(model: BaseModelClass) -> list[str]:
 def check_genes(model: BaseModelClass, adata: AnnData | MuData) -> None:
     """Raise if the genes of registered cells were changed in place."""
     manager = model._per_instance_manager_store.get(model.id, {}).get(adata.uns.get("_scvi_uuid"))
-    if manager is None or manager.adata is not adata:  # other cells are compared when they are registered
+    if manager is None or manager.adata is not adata:  # other cells are checked at registration
         return
     names = model.get_var_names()
     for modality, registered in names.items() if isinstance(names, dict) else [("", names)]:
         part = adata.mod.get(modality) if modality else adata
         if part is None or not part.n_obs or np.array_equal(registered, part.var_names):
             continue
-        found, expected = pd.Index(part.var_names), pd.Index(registered)
-        lists = {"missing": expected.difference(found), "not registered": found.difference(expected)}
+        current, expected = pd.Index(part.var_names), pd.Index(registered)
+        lists = {"missing": expected.difference(current), "not registered": current.difference(expected)}
         changes = [f"{counted(len(own), 'gene')} {how} ({listed(own)})" for how, own in lists.items() if len(own)]
         of, setup = (f"[{modality!r}]", "setup_mudata") if modality else ("", "setup_anndata")
         raise ValueError(
@@ -95,8 +95,8 @@ def gene_names(model: BaseModelClass) -> pd.Index:
     names = model.get_var_names()
     if not isinstance(names, dict):
         return pd.Index(names)
-    of_genes = np.repeat(np.array(list(names), dtype=object), [len(own) for own in names.values()])
-    return pd.MultiIndex.from_arrays([of_genes, np.concatenate(list(names.values()))], names=["modality", "name"])
+    modality = np.repeat(np.array(list(names), dtype=object), [len(own) for own in names.values()])
+    return pd.MultiIndex.from_arrays([modality, np.concatenate(list(names.values()))], names=["modality", "name"])
 
 
 def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.ndarray:
@@ -145,7 +145,7 @@ def sampler_of(
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)
     module, bulks, responses = model.module, training_summary(model).pseudobulks, None
-    if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
+    if bulks is not None and bulks.n_genes == module.n_vars:  # no genes were added later
         responses = response_model(module, bulks)
     draws: Sequence[CountDraw] = ()
     if isinstance(module, JointThinningModule) and library_size is None and not module.denoiser.effect_names:

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions)
-"""Classes of options that a file may hold beside plain data."""
+"""Classes of options that a file may hold besides plain data."""
 
 
 class Persisting(BaseModelClass):
-    """Save and load models, and extend them to query data."""
+    """Mixin that saves and loads models, and extends them to query data."""
 
     saved_with_: str | None = None
-    cells_sha256_: str | None = None  # of the file of the cells that was saved with the model
+    cells_sha256_: str | None = None  # digest of the file of cells that was saved with the model
 
     @shared_docs
     def save(
@@ -85,14 +85,14 @@ class Persisting(BaseModelClass):
         self.saved_with_, self.cells_sha256_ = version("scdiffgen"), None
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         of_model = {name: others.pop(name) for name in ("legacy_mudata_format", "datamodule") if name in others}
-        # Pyro's parameters are other models', and scvi-tools would save them with this one.
+        # scvi-tools would save Pyro's global parameters, which belong to other models.
         with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope():
             if save_anndata:
                 cells = cells_file(partial, prefix, self.registry)
                 self.adata.write(cells, **others)
                 self.cells_sha256_ = sha256_of(cells)
             super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
-        if save_anndata and self.adata.isbacked:  # writing it made it follow its new file, which has moved
+        if save_anndata and self.adata.isbacked:  # writing re-opened it from the partial folder, which was renamed
             self.adata.file.filename = folder / Path(self.adata.file.filename).name
 
     @classmethod

@@ -15,7 +15,7 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-MANY_CELLS = 25_000  # above which the default is "medium" for benchmarked types of models
+MANY_CELLS = 25_000  # number of cells from which the default is "medium", for benchmarked types of models
 
 
 def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:

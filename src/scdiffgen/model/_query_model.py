@@ -1,4 +1,4 @@
-"""Query models: extend a trained model to new batches, labels, perturbations and genes."""
+"""Query models, which extend a trained model to new batches, labels, perturbations and genes."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -42,7 +42,7 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     if extended.n_vars > known.n_vars:
         require_thinning(model, "load_query_data with new genes")
     counts_of = [[spec.n_categories for spec in module.specs] for module in (known, extended)]
-    if known.process_name == "gaussian" and counts_of[0] != counts_of[1]:  # whose cells have no group
+    if known.process_name == "gaussian" and counts_of[0] != counts_of[1]:  # new categories have no group of cells
         require_thinning(model, "load_query_data with new categories")
     extended.load_state_dict(extended_weights(known, extended))
     for name, value in vars(reference).items():
@@ -75,7 +75,7 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
 
 def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
     """Extend weights of a reference along the axes of categories and genes; new entries come last."""
-    # New genes get zero weights in matrices, other new rows the mean of known rows unless they start at zero.
+    # New genes get zero weights in matrices; other new rows get the mean of known rows, unless they start at zero.
     known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
     weights = {}
     for name, new in query.state_dict().items():
@@ -86,7 +86,7 @@ def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict
         old = known[averaged].to(new.device)
         for axis in range(old.ndim):
             n_old, n_new = old.shape[axis], new.shape[axis]
-            if n_old >= n_new:  # or tables of the training cells, which a new module lacks
+            if n_old >= n_new:  # also tables of training cells, which are empty in a new module
                 continue
             tail = new.narrow(axis, n_old, n_new - n_old)
             if old.is_floating_point() and not name.endswith(".vectors"):
@@ -114,19 +114,19 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
             continue
         is_new = torch.ones_like(weight)
         is_new[tuple(slice(0, size) for size in known[name])] = 0
-        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new.to(gradient))  # on a GPU, too
+        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new.to(gradient))  # moves the mask to a GPU
 
 
 def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:
     """Align cells to the genes of a reference as in scvi-tools, but keep the dtype of counts and ``.uns``."""
     dtypes = {name: layer.dtype for name, layer in adata.layers.items() if name is not None}
-    values, about = adata.X.dtype, dict(adata.uns)
-    ready = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
-    made = adata if ready is None else ready
-    made.X, made.uns = made.X.astype(values), about
+    dtype_of_x, uns = adata.X.dtype, dict(adata.uns)
+    padded = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
+    cells = adata if padded is None else padded
+    cells.X, cells.uns = cells.X.astype(dtype_of_x), uns
     for name, dtype in dtypes.items():
-        made.layers[name] = made.layers[name].astype(dtype)
-    return ready
+        cells.layers[name] = cells.layers[name].astype(dtype)
+    return padded
 
 
 def check_missing(known: pd.Index, genes: pd.Index) -> None:

@@ -1,11 +1,11 @@
-"""Silence messages of other packages, unless ``scvi.settings.verbosity`` requests them."""
+"""Suppression of messages of other packages, unless ``scvi.settings.verbosity`` requests them."""
 
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LIGHTNING = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")  # the last takes over where it is imported
+LIGHTNING = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")  # the last one is used if imported
 TO_LIGHTNING = (
     r".*isinstance\(treespec, LeafSpec\)",
     r"The number of training batches \(\d+\) is smaller than",

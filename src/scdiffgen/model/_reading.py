@@ -27,7 +27,7 @@ from ._write_back import check_keys, check_store, store_results
 
 
 class Reading(BaseModelClass):
-    """Compute likelihood, expression and tokens of measured cells, and evaluate the model on held-out cells."""
+    """Mixin of likelihood, expression and tokens of measured cells, and of the evaluation on held-out cells."""
 
     @shared_docs
     def get_nll(

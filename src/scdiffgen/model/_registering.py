@@ -80,6 +80,6 @@ def checked_cells(model: BaseModelClass, adata: AnnData | MuData | None) -> AnnD
                 return adata.copy()
     else:
         check_cells(adata)
-        if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
+        if adata.is_view and adata.isbacked:  # anndata does not copy backed views into memory
             return adata.to_memory().copy()  # anndata 0.13 leaves dense matrices views
     return adata

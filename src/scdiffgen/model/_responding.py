@@ -33,7 +33,7 @@ from ._sampler import N_STEPS
 
 
 class Responding(BaseModelClass):
-    """Predict cells under conditions other than their own."""
+    """Mixin that predicts given cells under other conditions."""
 
     @shared_docs
     def predict_perturbation(
@@ -198,7 +198,7 @@ class Responding(BaseModelClass):
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
-        sampler, frames = sampler_of(self, n_steps, batch_size), []  # one for all doses, as it keeps responses
+        sampler, frames = sampler_of(self, n_steps, batch_size), []  # shared by all doses, because it caches responses
         for dose in doses:
             request, generator = {dosed.name: perturbation, "dose": dose}, generator_from(seed, self.device)
             predicted = counterfactual_cells(self, sampler, adata, indices, request, source, generator, silent=silent)

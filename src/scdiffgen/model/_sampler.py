@@ -1,4 +1,4 @@
-"""Draw cells in minibatches, in this process or on a worker."""
+"""Sampling of cells in minibatches, in this process or on a worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ N_STEPS = 32
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draw cells by a module; unmeasured treatments are transferred to drawn untreated cells."""
+    """Sampler of cells; responses to unmeasured treatments are transferred to drawn untreated cells."""
 
     module: DiffusionModule
     responses: ResponseModel | None = None
@@ -71,7 +71,7 @@ class Sampler:
 
     def deepened(self, cells: Cells, factor: float, generator: torch.Generator) -> sparse.csr_matrix:
         """Add molecules to given cells until each has ``factor`` times its library size."""
-        module: Any = self.module  # of thinning
+        module: Any = self.module  # a ThinningModule
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             library, start = (module.library(counts) * factor).round(), counts.to_dense()
@@ -86,7 +86,7 @@ class Sampler:
         return cells.in_order(self.over_cells(cells, draw))
 
     def sequenced_again(self, cells: Cells, n_samples: int, generator: torch.Generator) -> list[sparse.csr_matrix]:
-        """Draw the next molecules of given cells, as many as the cells have, ``n_samples`` times."""
+        """Sequence given cells again: draw as many new molecules as the cells have, ``n_samples`` times."""
         own = cells.in_order([whole_counts(counts.to_dense()) for counts, _ in cells])
         return [self.deepened(cells, 2.0, generator) - own for _ in range(n_samples)]
 
@@ -94,7 +94,7 @@ class Sampler:
         """Draw one minibatch: dense counts ``(cells, genes)``."""
         if not self.by_regression:
             return self._by_network(conditions, library, generator)
-        module: Any = self.module  # of several modalities
+        module: Any = self.module  # a JointThinningModule
         whole, library = (library > 0).all(1), library.clone()
         for draw in self.by_regression:
             library[whole, draw.target] = 0
@@ -130,5 +130,5 @@ class Sampler:
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:
-    """Convert dense whole counts ``(cells, genes)`` to int32 CSR."""
-    return to_scipy(counts.to_sparse_csr()).astype(np.int32)  # made sparse on the device: less is copied
+    """Convert dense integer counts ``(cells, genes)`` to int32 CSR."""
+    return to_scipy(counts.to_sparse_csr()).astype(np.int32)  # sparse on the device, to copy less

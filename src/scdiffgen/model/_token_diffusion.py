@@ -85,7 +85,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     """
 
     module: DiffusionModule
-    training_summary_: dict[str, Any] | None = None  # of TrainingSummary, plain
+    training_summary_: dict[str, Any] | None = None  # TrainingSummary as plain data
     _known_is_frozen = False
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
@@ -126,7 +126,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         is_unmeasured = has_effects or len(n_vars) > 1
         default = default_preset(self.summary_stats.get("n_cells", 0), is_unmeasured)
         chosen = "" if preset else f" (the default {default!r} for these cells)"
-        preset = preset or default  # stored: a file may be read with other cells
+        preset = preset or default  # saved with the model, because a file may be loaded with other cells
         make: Any = process_module(process, len(n_vars))
         is_measured = not is_unmeasured and make is ThinningModule
         size = network_size(preset, network, is_measured, **sizes)
@@ -334,7 +334,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         return np.concatenate(list(names.values())) if legacy_mudata_format else names
 
     def __repr__(self) -> str:
-        return self.summary_string  # scvi-tools prints it and returns nothing, twice over in a notebook
+        return self.summary_string  # scvi-tools would print it, and twice in a notebook
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """Validate cells for the methods of scvi-tools, with further checks."""

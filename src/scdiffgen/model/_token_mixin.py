@@ -19,7 +19,7 @@ from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as
 
 
 class TokenReading(BaseModelClass):
-    """Compute loadings, activations and contributions of tokens, and fix tokens in copies of the model."""
+    """Mixin of loadings, activations and contributions of tokens, and of copies of the model with fixed tokens."""
 
     @shared_docs
     def get_token_activation(

@@ -1,4 +1,4 @@
-"""Compute activations, loadings and contributions of the tokens of a trained model."""
+"""Activations, loadings and contributions of the tokens of a trained model."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -42,12 +42,12 @@ LoadingMethod = Literal["regression", "readout", "gradient"]
 
 
 class TokenReader:
-    """Read the tokens of a trained model."""
+    """Reader of the tokens of a trained model."""
 
     def __init__(self, model: BaseModelClass) -> None:
         basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
         self.module = model.module
-        self.names = [f"token_{i + 1}" for i in range(len(basis.explained))]  # from 1, as scanpy counts components
+        self.names = [f"token_{i + 1}" for i in range(len(basis.explained))]  # numbered from 1, as components in scanpy
         self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, width, genes)
         self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
@@ -73,15 +73,15 @@ class TokenReader:
         mean = np.einsum("trg,tr->tg", centred[:, :, columns], self.basis.mean)
         rows: dict[str, list[np.ndarray]] = defaultdict(list)
         for counts, conditions in cells:
-            found = contributions(denoiser, counts, conditions, chosen)
-            rows["X"].append(found.total.cpu().numpy())
-            of_tokens = found.tokens.cpu().numpy() - mean
-            for name, added in zip(self.names, of_tokens.swapaxes(0, 1), strict=True):
+            parts = contributions(denoiser, counts, conditions, chosen)
+            rows["X"].append(parts.total.cpu().numpy())
+            token_terms = parts.tokens.cpu().numpy() - mean
+            for name, added in zip(self.names, token_terms.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
-            for name in dict.fromkeys([*denoiser.effect_names, *found.conditions]):
-                rows[name].append(found.conditions.get(name, torch.zeros_like(found.total)).cpu().numpy())
-        terms = {name: cells.in_order(parts) for name, parts in rows.items()}
-        return terms, found.constant.cpu().numpy() + mean.sum(0)
+            for name in dict.fromkeys([*denoiser.effect_names, *parts.conditions]):
+                rows[name].append(parts.conditions.get(name, torch.zeros_like(parts.total)).cpu().numpy())
+        terms = {name: cells.in_order(minibatches) for name, minibatches in rows.items()}
+        return terms, parts.constant.cpu().numpy() + mean.sum(0)
 
     def held(self, levels: Mapping[str, float]) -> ThinningModule:
         """Copy the module with tokens fixed at given activations."""

@@ -1,4 +1,4 @@
-"""Training cells of an AnnData, read repeatedly, or of a data module, read once."""
+"""Training cells of an AnnData, which are read repeatedly, or of a data module, which are read once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def training_indices(model: BaseModelClass) -> np.ndarray:
 
 
 class RegisteredData:
-    """Read training and validation cells of the AnnData of a model."""
+    """Training and validation cells in the AnnData of a model."""
 
     def __init__(self, model: BaseModelClass) -> None:
         self.model = model
@@ -53,7 +53,7 @@ class RegisteredData:
         return np.concatenate([sizes for sizes, _ in batches]), Conditions.concatenate([given for _, given in batches])
 
     def again(self, conditions: Conditions[np.ndarray]) -> tuple[Cells, Conditions[np.ndarray]]:
-        """Return cells in a fixed order, and their conditions out of those of :meth:`known`."""
+        """Return the cells in a fixed order, and their conditions."""
         return self._cells(self.indices), conditions
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
@@ -70,11 +70,11 @@ class RegisteredData:
 
 
 class KeptCells:
-    """Keep at most ``at_most`` cells of a stream in memory, evenly spread, and iterate their minibatches."""
+    """At most ``at_most`` evenly spaced cells of a stream, kept in memory, as minibatches."""
 
     def __init__(self, module: DiffusionModule, at_most: int, batch_size: int = BATCH_SIZE) -> None:
         self.module, self.at_most, self.batch_size = module, at_most, batch_size
-        self.n_seen, self.step = 0, 1  # one cell in `step` is kept
+        self.n_seen, self.step = 0, 1  # every `step`-th cell is kept
         self._parts: list[Kept] = []
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class KeptCells:
         return part[0][rows], part[1][rows], part[2].take(rows)
 
     def _joined(self) -> Kept:
-        if len(self._parts) > 1:  # once for all passes over them
+        if len(self._parts) > 1:  # joined once for all passes
             positions, counts, conditions = zip(*self._parts, strict=True)
             whole = np.concatenate(positions), sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
             self._parts = [whole]
@@ -123,7 +123,7 @@ class KeptCells:
 
 
 class StreamedData(LightningDataModule):
-    """Wrap a user's data module; one pass before training keeps at most 20,000 training cells."""
+    """Wrapper of a user's data module; one pass before training keeps at most 20,000 training cells."""
 
     def __init__(self, source: LightningDataModule, model: BaseModelClass, *, initialise: bool) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class StreamedData(LightningDataModule):
         return self.read(self._handed(batch, dataloader_idx))
 
     def _handed(self, batch: Any, dataloader_idx: int) -> Any:
-        """Convert a minibatch by the user's data module, and restore its ``"obs"`` if dropped."""
+        """Convert a minibatch by the user's data module, and restore ``"obs"`` if it was dropped."""
         handed = self.source.on_before_batch_transfer(batch, dataloader_idx)
         both = isinstance(batch, Mapping) and isinstance(handed, Mapping) and "obs" in batch
         return {"obs": batch["obs"], **handed} if both else handed

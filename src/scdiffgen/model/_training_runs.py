@@ -1,4 +1,4 @@
-"""A training run: its length, the split of the cells, and the concatenated history."""
+"""Training runs: number of epochs, split of the cells, and the concatenated history."""
 
 import inspect
 import math
@@ -40,7 +40,7 @@ TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(
 
 
 def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False, least: int = 1000) -> int:
-    """Choose epochs for 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else for 2.5, and ``least``."""
+    """Choose epochs for 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else 2.5, at least ``least``."""
     factor, least = (1.5, 500) if has_units else (2.5, least)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
 
@@ -184,7 +184,7 @@ def run_training(
     """Train, continue the history of earlier trainings, and summarise the training cells."""
     was_trained = model.is_trained_
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
-    model.module.train()  # Lightning would keep the evaluation mode of an earlier training
+    model.module.train()  # otherwise Lightning would keep the evaluation mode of an earlier training
     splitter = _splitter(model, split, trainer) if streamed is None else streamed
     training_plan = model._training_plan_cls(model.module, **plan)
     with less_chatter(*LIGHTNING):
@@ -240,9 +240,9 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
 
 def continued(before: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Append the losses of the last training to earlier ones, with consecutive epochs."""
-    # scvi-tools numbers rows, which is wrong for losses that are not logged every epoch
-    of_epochs = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
-    n_before = max((int(frame.index[-1]) + 1 for frame in of_epochs), default=0)
+    # scvi-tools numbers rows, which is wrong for losses that are not logged in every epoch
+    by_epoch = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
+    n_before = max((int(frame.index[-1]) + 1 for frame in by_epoch), default=0)
     joined = dict(before)
     for name, frame in logged.items():
         numbered = frame.set_axis(frame.index + n_before) if frame.index.name == "epoch" else frame

@@ -38,7 +38,7 @@ TrainingData = RegisteredData | StreamedData
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """Hold library sizes, conditions, pseudobulks and token statistics of the training cells."""
+    """Library sizes, conditions, pseudobulks and token statistics of the training cells."""
 
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
@@ -67,8 +67,8 @@ class TrainingSummary:
         def part(name: str, read: Callable[[Any], Any]) -> Any:
             return None if plain[name] is None else read(plain[name])
 
-        def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:  # the file of version 0.1.0 lacks two
-            return {given: {of: kind(*fit) for of, fit in by.items()} for given, by in plain.get(name, {}).items()}
+        def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:  # files of version 0.1.0 lack two names
+            return {given: {to: kind(*fit) for to, fit in by.items()} for given, by in plain.get(name, {}).items()}
 
         return cls(
             library=plain["library"],
@@ -109,7 +109,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
             or not all(np.isfinite(array).all() for array in vars(bulks).values())
             or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
         ):
-            raise ValueError("pseudobulks that no cells have")
+            raise ValueError("invalid pseudobulks")
 
 
 def _plain(part: Any) -> Any:
@@ -193,7 +193,7 @@ def hidden_moments(cells: Cells | KeptCells) -> HiddenMoments:
 
 
 class TrainingCells:
-    """Draw conditions and library sizes from the training cells of a model."""
+    """Conditions and library sizes of the training cells of a model, to draw from."""
 
     def __init__(self, model: BaseModelClass) -> None:
         self.specs = model.module.specs
@@ -205,10 +205,10 @@ class TrainingCells:
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
-        """Draw missing conditions from training cells that agree in the given ones."""
+        """Draw missing conditions from training cells that match the given conditions."""
         # If a number such as a time is given, only treatments are drawn: the network infers the cell context.
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
-        if all(one.given.all() and (name not in paths or one.mask.all()) for name, one in conditions.items()):
+        if all(part.given.all() and (name not in paths or part.mask.all()) for name, part in conditions.items()):
             return conditions
         rng = np.random.default_rng([generator.initial_seed(), 1])
         codes = conditions.codes(self.specs, open_ended=True)
@@ -219,9 +219,9 @@ class TrainingCells:
             if spec.is_number:
                 by_category &= ~conditions[spec.name].given
         for name in paths:
-            asked, training = conditions[name], self.summary.conditions[name].take(rows)
-            goes_on = (~asked.mask | (training.mask & (asked.ids == training.ids))).all(1)
-            conditions = conditions.replace({name: asked._replace(given=asked.given & ~(goes_on & by_category))})
+            path, training = conditions[name], self.summary.conditions[name].take(rows)
+            extends = (~path.mask | (training.mask & (path.ids == training.ids))).all(1)
+            conditions = conditions.replace({name: path._replace(given=path.given & ~(extends & by_category))})
         which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
         return conditions.complete_from(self.summary.conditions, rows, which)
 

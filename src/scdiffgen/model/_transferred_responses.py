@@ -1,4 +1,4 @@
-"""Transferred responses of cells: look-up by condition, and application to counts."""
+"""Transfer of responses to cells: look-up by condition, and application to counts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -35,36 +35,36 @@ class CellResponses:
 
     @property
     def known(self) -> np.ndarray:
-        """Select cells with a transferred response ``(cells,)``."""
-        return np.array([each is not None for each in self.responses])[self.group_of]
+        """Whether each cell has a transferred response ``(cells,)``."""
+        return np.array([response is not None for response in self.responses])[self.group_of]
 
     def columns(self) -> pd.DataFrame:
         """Return source and check of the response of each cell."""
-        sources = ["network" if each is None else each.prediction.source for each in self.responses]
+        sources = ["network" if response is None else response.prediction.source for response in self.responses]
         both = ("response_source", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
-        of_cells = {name: pd.Categorical(np.array(values)[self.group_of], list(known)) for name, values, known in both}
-        return pd.DataFrame(of_cells)
+        columns = {name: pd.Categorical(np.array(values)[self.group_of], list(order)) for name, values, order in both}
+        return pd.DataFrame(columns)
 
     def cautions(self) -> Iterable[str]:
         """Return distinct cautions in words."""
-        return dict.fromkeys(text for each in self.responses if each is not None for text in each.prediction.cautions)
+        return dict.fromkeys(text for x in self.responses if x is not None for text in x.prediction.cautions)
 
     def apply(self, counts: Tensor, generator: torch.Generator, *, keep_library: bool = False) -> Tensor:
         """Apply responses to CSR or dense counts ``(cells, genes)``, in dense form; other cells are unchanged."""
         cells = to_scipy(counts) if counts.layout == torch.sparse_csr else sparse.csr_matrix(counts.cpu().numpy())
-        moved = cells.astype(np.float32).toarray()
+        result = cells.astype(np.float32).toarray()
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         for group, response in enumerate(self.responses):
             rows = np.flatnonzero(self.group_of == group)
             if response is not None:
                 rng = np.random.default_rng([seed, group])
-                moved[rows] = response.apply(cells[rows], rng, keep_library=keep_library).toarray()
-        return torch.from_numpy(moved).to(counts.device)
+                result[rows] = response.apply(cells[rows], rng, keep_library=keep_library).toarray()
+        return torch.from_numpy(result).to(counts.device)
 
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Predict responses of cells whose conditions change in interventions only."""
+    """Predictor of responses of cells if only interventions change."""
 
     predictor: ResponsePredictor
     specs: Sequence[ConditionSpec]
@@ -81,17 +81,17 @@ class ResponseModel:
         before, after = (condition_groups(conditions.numpy(), self.specs) for conditions in (source, target))
         rows = np.hstack([before.cell_context, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        found = []
+        responses = []
         for row in first:
-            context, had, requested = before.cell_context[row], before.treatment(row), after.treatment(row)
+            context, previous, requested = before.cell_context[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.predictor.has_measured(context, requested))
-            found.append(None if left_out else self.predictor.respond(context, had, requested, scale))
-        return CellResponses(group_of.ravel(), found)
+            responses.append(None if left_out else self.predictor.respond(context, previous, requested, scale))
+        return CellResponses(group_of.ravel(), responses)
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
         """Predict the response of untreated cells to the interventions of each row of conditions."""
-        of = condition_groups(conditions, self.specs)
-        return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.cell_context)]
+        rows = condition_groups(conditions, self.specs)
+        return [self.predictor.respond(row, {}, rows.treatment(i)) for i, row in enumerate(rows.cell_context)]
 
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:

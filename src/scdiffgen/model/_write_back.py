@@ -1,4 +1,4 @@
-"""Write results into an AnnData, a MuData or a file. No other module changes the user's cells."""
+"""Writing of results into an AnnData, a MuData or a file. No other file of the package changes the user's cells."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -69,9 +69,9 @@ def store_results(
         return {key: compute[key](*batch) for key in chosen}
 
     loadings = {LOADINGS_KEY: reader.genes.loadings.copy(), LOG_RATES_KEY: reader.basis.loadings.copy()}
-    of_genes = loadings if LOADINGS_KEY in keys else {}
+    gene_results = loadings if LOADINGS_KEY in keys else {}
     if path is not None:
-        whole = AnnData(var=pd.DataFrame(index=genes), varm=of_genes)
+        whole = AnnData(var=pd.DataFrame(index=genes), varm=gene_results)
         whole.uns[UNS_KEY] = reader.about(whole)
         with all_or_nothing(Path(path)) as folder:
             write_quietly(file := new_zarr(folder), "/", whole)
@@ -84,7 +84,7 @@ def store_results(
             write_quietly(file, "obs", cells.obs())
         return
     minibatches = sampler.over_cells(cells, results_of) if chosen else []
-    results = {key: cells.in_order([each[key] for each in minibatches]) for key in chosen} | of_genes
+    results = {key: cells.in_order([part[key] for part in minibatches]) for key in chosen} | gene_results
     adata = cells.adata
     for key, values in results.items():
         _write_result(adata, key, values, genes)
@@ -105,8 +105,8 @@ def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index
         if key in OF_GENES:
             modality.varm[key] = values[block]
             continue
-        of_cells = values[data.obs_names.get_indexer(modality.obs_names)]
-        modality.obsm[key] = of_cells[:, block] if key == GENERATED_KEY else of_cells
+        rows = values[data.obs_names.get_indexer(modality.obs_names)]
+        modality.obsm[key] = rows[:, block] if key == GENERATED_KEY else rows
 
 
 def _modalities(data: MuData, genes: pd.MultiIndex) -> dict[str, slice]:
