@@ -85,7 +85,7 @@ CALLS = {
     loaded: "stored by columns",
     in_groups: "fewer than 20",
     loadings: "mostly noise",
-    evaluated: "NaN for want of cells",
+    evaluated: "NaN because of too few cells",
     copied: "closer to training cells",
     one_metric: "needs",
 }

@@ -1,4 +1,4 @@
-"""Metrics of pairs of samples, and their tables, shared by `evaluate` and `perturbation_report`."""
+"""Metrics of pairs of samples, and tables of scores, shared by `evaluate` and `perturbation_report`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from ._space import ExpressionSpace
 
-CONFIDENCE = 1.96  # standard errors either way: 95 %
-TRANSPORT = "wasserstein"  # the metric that needs POT
+CONFIDENCE = 1.96  # standard errors of a 95 % interval
+TRANSPORT = "wasserstein"  # needs POT
 BALLS = points.N_NEIGHBOURS + 1  # minimum number of cells for nearest-neighbour balls
 OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need groups
 EMPTY = np.empty(0)
-BLOCK = 5000  # cells whose expression is in memory at a time
+BLOCK = 5000  # number of cells with expression in memory at a time
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
-Key: TypeAlias = dict[str, Any]  # the first columns of a row: what is compared, and the numbers of cells
+Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparison, and numbers of cells
 
 
 class Cells(NamedTuple):
@@ -68,7 +68,7 @@ class Cells(NamedTuple):
         return cls(space.project(expression), normalised=expression)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
-        """Choose cells by position."""
+        """Select cells by position."""
         return Cells(*(form if form is EMPTY else form[rows] for form in self))
 
 
@@ -82,9 +82,9 @@ class Settings(NamedTuple):
     n_trees: int = 100
     n_jobs: int = 1
     seed: int = 0
-    genes: NDArray[np.intp] = np.arange(0)  # for the correlation of genes
-    contrasts: LabelContrasts = NO_LABELS  # between labels of the cells that the space is fitted on
-    gene_symbols: str | None = None  # column of `.var` with the names that are shown
+    genes: NDArray[np.intp] = np.arange(0)  # genes of the correlation matrix
+    contrasts: LabelContrasts = NO_LABELS  # label contrasts of the cells on which the space is fitted
+    gene_symbols: str | None = None  # column of `.var` with displayed names
 
     def space(self, cells: CountsLike, name: str) -> ExpressionSpace:
         """Fit the expression space of the comparison on cells (``name`` in messages)."""
@@ -137,7 +137,7 @@ class Pair:
             classifier, features, _ = CLASSIFIERS[name]
             options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
             x, y = (getattr(side, features) for side in (self.real, self.generated))
-            labels = self.labels if all(len(of_side) for of_side in self.labels) else None
+            labels = self.labels if all(len(side) for side in self.labels) else None
             self.fitted[name] = cross_validated_scores(x, y, classifier, labels, **options)
         return self.fitted[name]
 
@@ -146,7 +146,7 @@ class Metric(NamedTuple):
     """A metric: best value, function, minimum number of cells per side, and range."""
 
     direction: Direction
-    ideal: float | str  # a name is the value of that source
+    ideal: float | str  # a number, or the name of the source with the best value
     compute: Callable[[Pair], Rows]
     n_cells: int = 2
     lowest: float = 0.0
@@ -259,7 +259,7 @@ def compare(
             short.setdefault((lacking, condition), []).append(sample)
     if short:
         listed = "; ".join(f"{names} of {', '.join(samples)} ({of})" for (names, of), samples in short.items())
-        warn_user(f"NaN for want of cells: {listed}.", FewCellsWarning)
+        warn_user(f"NaN because of too few cells: {listed}.", FewCellsWarning)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
     sizes = {"n_genes": space.n_genes, "n_pcs": len(space.components)}
@@ -281,11 +281,11 @@ def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
 
 def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1.0) -> dict[str, float]:
     """Return the first row, and the 95 % interval ``_low``, ``_high`` of its resamples if there are any."""
-    found = {name: float(rows[0])}
+    scores = {name: float(rows[0])}
     if len(rows) > 1:
         resamples = rows[1:][np.isfinite(rows[1:])]
-        # no percentiles of the resamples, because the bootstrap biases plug-in statistics upwards
+        # normal intervals instead of percentiles, because the bootstrap biases plug-in statistics upwards
         margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
-        found[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
-        found[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))
-    return found
+        scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
+        scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))
+    return scores

@@ -77,7 +77,7 @@ def dispersion(
     table = disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
     few = table.index.unique("group")[(table["n"] < FEWEST_CELLS).groupby("group", sort=False).any()]
     if len(few):
-        warn_user(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
+        warn_user(f"NaN because of fewer than {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
     return table
 
 
@@ -97,10 +97,10 @@ def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.D
             continue
         labels = pair.labels if within else (None, None)
         rows[source] = log_variance_ratios(*pair.pcs, labels)
-        of_pcs, of_genes = (
+        pc_variances, gene_variances = (
             variances(form, unit_weights(form.shape[0]), labels[0])[0] for form in (pair.real.pcs, pair.real.expression)
         )
-        share = of_pcs / max(of_genes.sum(), 1e-12)
+        share = pc_variances / max(gene_variances.sum(), 1e-12)
     index = [f"PC{i + 1}" for i in range(len(genes))]
     table = interval_table(rows, COLUMNS, np.ones(len(genes), dtype=bool), index)
     return table.assign(share=share, genes=genes, n=min(len(pair.real.pcs) for pair in sides.values()))

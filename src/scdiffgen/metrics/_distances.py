@@ -20,7 +20,7 @@ from ._input import POINTS, Points, as_features, as_point_pair, enough_cells, to
 from ._resampling import Weights, subsample, unresampled, weighted_mean
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
-CHUNK = 1000  # rows of a distance matrix in memory at a time
+CHUNK = 1000  # number of rows of a distance matrix in memory at a time
 INSTALL = "pip install 'scdiffgen[eval]'"
 N_NEIGHBOURS = 5
 COPY_LIMIT = 0.05  # fraction of generated cells that may be too close before a warning
@@ -217,7 +217,7 @@ def _kernel_means(
         squares = (weights**2).sum(axis=1)
         pairs = weights.sum(axis=1) ** 2 - squares
         total = _bilinear(kernel, points, points, weights, weights) - diagonal * squares
-        # a resample may hold only one cell
+        # a resample may contain only one distinct cell
         within += np.divide(total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
     return within, _bilinear(kernel, x, y, wx, wy) / (wx.sum(axis=1) * wy.sum(axis=1))
 
@@ -230,16 +230,16 @@ def _bilinear(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) 
     return total
 
 
-def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
+def compare_novelty(new: NDArray, expected: NDArray) -> Novelty:
     """Compare nearest-neighbour distances of generated and held-out cells; warn of copies."""
     median = float(np.median(expected))
-    ratio = float(np.median(found)) / median if median > 0 else float("nan")
-    too_close = float((found < np.quantile(expected, 0.01)).mean())
-    copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (found, expected))
+    ratio = float(np.median(new)) / median if median > 0 else float("nan")
+    too_close = float((new < np.quantile(expected, 0.01)).mean())
+    copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (new, expected))
     crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
-    if crowded or copies / len(found) > by_chance / len(expected):
+    if crowded or copies / len(new) > by_chance / len(expected):
         warn_user(
-            f"Generated cells are closer to training cells than held-out cells: {copies} of {len(found)} are copies, "
+            f"Generated cells are closer to training cells than held-out cells: {copies} of {len(new)} are copies, "
             f"and {too_close:.0%} are closer to a training cell than 99 % of held-out cells (1 % expected). The "
             "generator may have memorised: train for fewer epochs, on more cells, or with fewer parameters.",
             CopyWarning,
@@ -258,7 +258,7 @@ def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
     """Compute precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights."""
     k = N_NEIGHBOURS
-    real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
+    real, generated = KDTree(x), KDTree(y)  # KD-tree distances are exact, so copies have distance 0
     in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell
     in_generated = real.query_radius(y, _neighbour_distances(generated, k))
     return {

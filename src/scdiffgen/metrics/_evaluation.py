@@ -1,4 +1,4 @@
-"""The result of `evaluate`: scores, verdicts by group, and their display."""
+"""Result of `evaluate`: scores, verdicts by group, and their display."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from ._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
 from ._spread import WITHIN
 
 NARROW = "less varied than real cells"
-WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # the later, the less favourable
-FEW_NARROW = 0.1  # share of the components that may vary too little
+WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # from most to least favourable
+FEW_NARROW = 0.1  # accepted share of components with too little variance
 COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#FBE3C0", "#FBE3C0", "#F4B183", "#F4B183"), strict=True))
 STYLE = "background:{};color:#222222;text-align:center"
 
@@ -64,17 +64,17 @@ class Evaluation:
     def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str, str, str, float, float, int, int]:
         """Return the row of one group: the classifier with the highest AUC that distinguishes the cells."""
         scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
-        of = max(
+        worst = max(
             (name for name in headers if not np.isnan(scores[name])),
             key=lambda name: (min(WORST.index(scores[headers[name]]), WORST.index(BETWEEN)), scores[name]),
             default=None,
         )
         narrow, n_components = self._narrow(group)
-        word = UNDECIDED if of is None else str(scores[headers[of]])
+        word = UNDECIDED if worst is None else str(scores[headers[worst]])
         if narrow > FEW_NARROW * n_components:
             word = max(word, NARROW, key=WORST.index)
-        aucs = (np.nan, np.nan) if of is None else (float(scores[of]), float(real[of]))
-        return group, word, "" if of is None else CLASSIFIERS[of][2], *aucs, narrow, n_components
+        aucs = (np.nan, np.nan) if worst is None else (float(scores[worst]), float(real[worst]))
+        return group, word, "" if worst is None else CLASSIFIERS[worst][2], *aucs, narrow, n_components
 
     def _narrow(self, group: str) -> tuple[int, int]:
         """Count components with too little variance, over all cells or within labels, and all with intervals."""
@@ -89,7 +89,7 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Write the verdict of each group as a sentence, all cells first."""
-        found = []
+        sentences = []
         for row in self.verdict.itertuples():
             why = []
             if row.classifier:
@@ -97,8 +97,8 @@ class Evaluation:
             if row.n_components:
                 why.append(f"{row.n_narrow} of {row.n_components} components vary too little")
             who = "All cells" if row.Index == OVERALL else row.Index
-            found.append(f"{who}: {row.verdict}" + (f" ({'; '.join(why)})" if why else ""))
-        return found
+            sentences.append(f"{who}: {row.verdict}" + (f" ({'; '.join(why)})" if why else ""))
+        return sentences
 
     def __repr__(self) -> str:
         return "\n".join(["Evaluation, with the scores in `.frame`", *(f"- {line}" for line in self.sentences())])

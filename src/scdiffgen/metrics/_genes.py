@@ -16,8 +16,8 @@ from scdiffgen._shared_docs import shared_docs
 from ._input import EXPRESSION, CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
 from ._resampling import Weights, unresampled, weight_below
 
-LOG_CONCENTRATIONS = (-5.0, 20.0)  # outside, cells hold one gene each, or are multinomial
-GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
+LOG_CONCENTRATIONS = (-5.0, 20.0)  # limits: cells with a single gene, and multinomial cells
+GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one array (rows, genes) per statistic
 
 
 class HeldOutNLL(NamedTuple):
@@ -162,7 +162,7 @@ def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> fl
     """Fit the concentration of a Dirichlet-multinomial with known mean by maximum likelihood."""
     pairs, n_of_pair = np.unique(np.stack([counts.indices, counts.data]), axis=1, return_counts=True)
     sizes, n_of_size = np.unique(library_sizes(counts), return_counts=True)
-    mean, molecules = shares[pairs[0].astype(int)], pairs[1]  # of distinct pairs of gene and count
+    mean, molecules = shares[pairs[0].astype(int)], pairs[1]  # for distinct pairs of gene and count
 
     def nll(log_total: float) -> float:
         total = np.exp(log_total)

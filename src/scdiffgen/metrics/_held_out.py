@@ -134,8 +134,8 @@ class HeldOut:
     """Two halves of the cells of each held-out condition, and the controls of each context."""
 
     references: Mapping[Condition, Cells]  # the half that predictions are compared with
-    means: Mapping[Condition, Vector]  # of the references
-    others: Mapping[Condition, Cells]  # the other half, for the ceiling
+    means: Mapping[Condition, Vector]  # mean expression of the references
+    others: Mapping[Condition, Cells]  # the other half, for the real-versus-real ceiling
     controls: Mapping[str, Controls]
 
     @classmethod
@@ -177,7 +177,7 @@ class TrainingResponses:
 
     means: Mapping[Condition, Vector]
     controls: Mapping[str, Vector]
-    genes: tuple[str, ...]  # names, or none
+    genes: tuple[str, ...]  # gene names; empty if unknown
 
     @classmethod
     def fit(cls, train: AnnData, space: ExpressionSpace, keys: Keys, held_out: HeldOut) -> TrainingResponses:
@@ -220,11 +220,11 @@ class TrainingResponses:
         if self.means:
             shifts["train_mean"] = np.mean([self.shift(c) for c in here or self.means], axis=0)
         if elsewhere:
-            known = [self.shift(c) for c in elsewhere]
-            shifts["other_contexts"] = np.mean(known, axis=0)
+            measured = [self.shift(c) for c in elsewhere]
+            shifts["other_contexts"] = np.mean(measured, axis=0)
             distances = [np.linalg.norm(self.controls[c.context] - control) for c in elsewhere]
-            shifts["nearest_context"] = known[int(np.argmin(distances))]
-            shifts["similar_contexts"] = context_shift(control, [self.controls[c.context] for c in elsewhere], known)
+            shifts["nearest_context"] = measured[int(np.argmin(distances))]
+            shifts["similar_contexts"] = context_shift(control, [self.controls[c.context] for c in elsewhere], measured)
         singles = {c.perturbation: self.shift(c) for c in here if len(c.parts) == 1 and c.dose == target.dose}
         if len(target.parts) > 1 and set(target.parts) <= set(singles):
             shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)

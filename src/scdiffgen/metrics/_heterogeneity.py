@@ -16,7 +16,7 @@ from scdiffgen._shared_docs import shared_docs
 from ._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
 from ._response import Called, Vector, mean_expression, rank_genes
 
-UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated cell is a non-responder
+UNTREATED = 0.95  # quantile of untreated scores; treated cells below it are non-responders
 
 
 class ResponseHeterogeneity(NamedTuple):
@@ -95,7 +95,7 @@ def response_heterogeneity(
 
 @dataclass(frozen=True)
 class RealResponse:
-    """Score cells along the response of real treated against untreated cells, counts ``(cells, genes)``."""
+    """Response of real treated against untreated cells, counts ``(cells, genes)``, along which cells are scored."""
 
     treated: sparse.csr_matrix
     control: sparse.csr_matrix
@@ -136,15 +136,15 @@ class RealResponse:
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
         """Estimate the variance of scores without sampling noise, by five splits of the molecules into halves."""
         size = np.log(np.maximum(library_sizes(counts), 1))
-        of_size = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
-        curves = of_size.U[:, of_size.S > 1e-8 * of_size.S.max()]
-        rng, found = np.random.default_rng(self.seed), []
+        basis = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
+        curves = basis.U[:, basis.S > 1e-8 * basis.S.max()]
+        rng, estimates = np.random.default_rng(self.seed), []
         for _ in range(5):
             first = counts.copy()
             first.data = rng.binomial(counts.data.astype(np.int64), 0.5).astype(counts.dtype)
             one, other = (score - curves @ (curves.T @ score) for score in map(self._scores, (first, counts - first)))
-            found.append(one @ other / max(len(size) - curves.shape[1], 1))
-        return float(np.mean(found))
+            estimates.append(one @ other / max(len(size) - curves.shape[1], 1))
+        return float(np.mean(estimates))
 
 
 def _expression(counts: sparse.csr_matrix) -> sparse.csr_matrix:

@@ -1,4 +1,4 @@
-"""Convert AnnData, sparse or dense arrays to checked CSR matrices over one list of genes."""
+"""Conversion of AnnData, sparse or dense arrays to checked CSR matrices with aligned genes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ Matrix: TypeAlias = NDArray | sparse.csr_matrix
 
 FEWEST_CELLS = 10  # minimum number of cells of a score or variance
 
-# what to pass instead
+# advice in error messages
 COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
 POINTS = 'pass an array (cells, dimensions), such as `adata.obsm["X_pca"]`, or use `metrics.evaluate`.'
 FEATURES = POINTS.replace("dimensions", "features")
@@ -201,7 +201,7 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
             raise ValueError(f"`{name}` has no .X. Pass layer= with the layer that holds the counts.")
     else:
         values = counts
-    if hasattr(values, "to_memory"):  # an AnnData that is backed by a file
+    if hasattr(values, "to_memory"):  # a backed AnnData
         values = values.to_memory()
     if not sparse.issparse(values):
         values = as_numbers(values, name, COUNTS)

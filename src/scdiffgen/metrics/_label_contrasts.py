@@ -12,12 +12,12 @@ from ._response import SIGNIFICANT, scanpy_tests
 
 
 class LabelContrasts(NamedTuple):
-    """Label contrasts of the cells on which the space is fitted, to select genes and correct slopes."""
+    """Label contrasts of the cells on which the space is fitted, to select genes and as instruments of slopes."""
 
     labels: NDArray[np.str_]
-    means: NDArray[np.float64]  # of log expression, (labels, genes)
+    means: NDArray[np.float64]  # mean log expression, (labels, genes)
     n_cells: NDArray[np.int64]  # (labels,)
-    significant: NDArray[np.bool_]  # the label against the rest, (labels, genes)
+    significant: NDArray[np.bool_]  # test of the label against the rest, (labels, genes)
 
 
 NO_LABELS = LabelContrasts(np.empty(0, dtype=str), np.empty((0, 0)), np.arange(0), np.empty((0, 0), dtype=bool))
@@ -43,15 +43,15 @@ def contrast_slope(
     # sum(z y) / sum(z x) over significant pairs of label and gene. Unlike sum(x y) / sum(x^2), the slope is not
     # attenuated by the noise of x, which is independent of z and of the choice of pairs.
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
-    there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
-    if there.sum() < 2 or not fitted.significant[there].any():
+    enough = np.array([min(sides) >= FEWEST_CELLS for sides in n_cells], dtype=bool)
+    if enough.sum() < 2 or not fitted.significant[enough].any():
         return np.full(len(wx), np.nan)
-    known, share = fitted.labels[there], fitted.n_cells[there]
-    pairs = fitted.significant[there]
-    z = _changes(fitted.means[there], share)[pairs]
+    compared, share = fitted.labels[enough], fitted.n_cells[enough]
+    pairs = fitted.significant[enough]
+    z = _changes(fitted.means[enough], share)[pairs]
     products = []
     for points, weights, names in ((y, wy, labels[1]), (x, wx, labels[0])):
-        means = [_mean(points[names == label], weights[:, names == label]) for label in known]
+        means = [_mean(points[names == label], weights[:, names == label]) for label in compared]
         products.append(_changes(np.stack(means, axis=1), share)[:, pairs] @ z)
     return products[0] / products[1]
 

@@ -119,7 +119,7 @@ def membership_inference(
     real, made = (log_normalise(counts, dtype=np.float32) for counts in (vstack([known, other]).tocsr(), drawn))
     unit, units = pd.factorize(attacked["donor"])[0], attacked.drop_duplicates("donor")
     is_member, rng = units["is_member"].to_numpy(), np.random.default_rng(seed)
-    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # cells that fit the classifier
+    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # cells to fit the classifier
     weights = np.empty((1 + n_bootstrap, len(units)))
     for side in (is_member, ~is_member):
         weights[:, side] = bootstrap_weights(side.sum(), n_bootstrap, rng)
@@ -127,14 +127,14 @@ def membership_inference(
     scores = [_scores(real[attacked.index], attacked, is_fitted[unit], *pair) for pair in pairs]
     by_level = {"cell": (unit, scores)}
     if donor_key is not None:
-        by_level["donor"] = np.arange(len(units)), [of_cells.groupby(unit).mean() for of_cells in scores]
+        by_level["donor"] = np.arange(len(units)), [table.groupby(unit).mean() for table in scores]
     rows = {}
-    for level, (at, found) in by_level.items():
+    for level, (at, tables) in by_level.items():
         for attack in ATTACKS:
-            scored = found[0][attack].notna().to_numpy()
-            of, members = at[scored], is_member[at[scored]]
+            scored = tables[0][attack].notna().to_numpy()
+            columns, members = at[scored], is_member[at[scored]]
             (auc, tpr), (control, _) = (
-                _success(values[attack].to_numpy()[scored], members, weights[:, of], max_fpr) for values in found
+                _success(values[attack].to_numpy()[scored], members, weights[:, columns], max_fpr) for values in tables
             )
             row = with_interval("auc", auc) | with_interval("tpr", tpr) | with_interval("control", control)
             rows[level, attack] = row | {"n_members": members.sum(), "n_non_members": (~members).sum()}
@@ -212,7 +212,7 @@ def _check_donors(obs: pd.DataFrame, donor_key: str) -> None:
 def _refuse_shared_cells(train: AnnData, held_out: AnnData, known: csr_matrix, other: csr_matrix) -> None:
     """Raise if cells with equal names have equal counts on both sides."""
     rows = [pd.Series(range(cells.n_obs), cells.obs_names) for cells in (train, held_out)]
-    both = pd.concat([of[~of.index.duplicated()] for of in rows], axis=1, join="inner")
+    both = pd.concat([side[~side.index.duplicated()] for side in rows], axis=1, join="inner")
     same = both.index[np.asarray(abs(known[both[0]] - other[both[1]]).sum(axis=1)).ravel() == 0]
     if len(same):
         raise ValueError(f"`train` and `held_out` share {counted(len(same), 'cell')}, such as {same[0]!r}. Drop them.")

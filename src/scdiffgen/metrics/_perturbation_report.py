@@ -33,7 +33,7 @@ COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predict
 
 
 class Predicted(NamedTuple):
-    """A predicted mean and, if available, cells as components and counts, to which ``shift`` is to be added."""
+    """Predicted mean and, if available, cells as components and counts; ``shift`` is added to their log expression."""
 
     mean: Vector
     pcs: NDArray[np.float64]
@@ -42,14 +42,14 @@ class Predicted(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A held-out response and its prediction: changes of mean log expression, (genes,)."""
+    """Held-out response and its prediction: changes of mean log expression, (genes,)."""
 
-    real: Vector  # of the reference against control
+    real: Vector  # change of the reference against control
     predicted: Vector
-    against_perturbed: tuple[Vector, Vector]  # both against the mean of the perturbed training cells; NaN without
-    tests: GeneTests  # of the reference against control
+    against_perturbed: tuple[Vector, Vector]  # both against the mean of perturbed training cells; NaN if there are none
+    tests: GeneTests  # tests of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
-    own: int  # the row of this condition among them
+    own: int  # row of this condition in `siblings`
     heterogeneity: Callable[[], ResponseHeterogeneity]
 
 
@@ -244,9 +244,9 @@ def perturbation_report(
 
 
 def _warn_of_undecided(report: pd.DataFrame) -> None:
-    """Warn once of conditions without a responding gene, or whose real half is not closer than the controls."""
+    """Warn once of conditions without a responding gene, or with a real half no closer than the controls."""
     undecided = []
-    scored = report[report["n_real"] >= MIN_CELLS]  # scores of fewer cells are NaN, with a warning of their own
+    scored = report[report["n_real"] >= MIN_CELLS]  # fewer cells have NaN scores and another warning
     for (context, perturbation, dose), rows in scored.groupby([*COLUMNS[:3]], sort=False, dropna=False):
         distances = rows.set_index("prediction").reindex(["no_change", "real_half"], columns=DISTANCES).dropna(axis=1)
         silent = rows["n_significant"].iloc[0] == 0
@@ -277,11 +277,11 @@ def _baselines(
             predicted[name] = _predicted(Cells.of(space, counts, name))
         else:
             shift, start = shifts[name], controls.start
-            moved = start.pcs + shift @ space.components.T
-            predicted[name] = Predicted(controls.mean + shift, moved, start.counts, shift)
-    known = shifts.get("other_contexts", shifts.get("additive"))
-    if known is not None and "latent_pca" in wanted:
-        difference = known @ space.components.T  # components are linear: the mean difference is that of the means
+            pcs = start.pcs + shift @ space.components.T
+            predicted[name] = Predicted(controls.mean + shift, pcs, start.counts, shift)
+    change = shifts.get("other_contexts", shifts.get("additive"))
+    if change is not None and "latent_pca" in wanted:
+        difference = change @ space.components.T  # components are linear, so differences of means are preserved
         cells = space.reconstruct(controls.start.pcs + difference)
         predicted["latent_pca"] = Predicted(mean_expression(cells), space.project(cells))
     return predicted

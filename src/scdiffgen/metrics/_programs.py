@@ -18,7 +18,7 @@ from ._input import FEWEST_CELLS, Matrix
 from ._samples import Prepared, prepare
 from ._spread import WITHIN, covariances, grouped_pairs, interval_table
 
-N_BINS = 25  # of genes by mean expression, as in scanpy
+N_BINS = 25  # number of expression bins of genes, as in scanpy
 SOURCES = ("generated", "other_real", "null_shuffled")
 OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
 Programs = Mapping[str, Sequence[str]]
@@ -102,12 +102,12 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
     bins = pd.Series(mean).rank(method="min").to_numpy() // max(1, round(len(mean) / (N_BINS - 1)))
     weights = np.zeros((len(mean), len(programs)))
     for column, (name, members) in enumerate(programs.items()):
-        found = names.isin([members] if isinstance(members, str) else list(members))
-        if not found.any():
+        inside = names.isin([members] if isinstance(members, str) else list(members))
+        if not inside.any():
             hint = did_you_mean(next(iter(members), ""), names)
             raise ValueError(f"`programs[{name!r}]` has no gene of the data: {listed(members)}.{hint}")
-        control = np.isin(bins, bins[found]) & ~found
-        weights[found, column] = 1 / found.sum()
+        control = np.isin(bins, bins[inside]) & ~inside
+        weights[inside, column] = 1 / inside.sum()
         weights[control, column] = -1 / max(control.sum(), 1)
     return weights
 
@@ -133,7 +133,7 @@ def _statistics(pair: Pair, side: str, *, within: bool) -> NDArray[np.float64]:
     """Compute standard deviations of programs and correlations of pairs, ``(statistics, rows of weights)``."""
     cells, weights = getattr(pair, side), getattr(pair, f"{side}_weights")
     labels = cells.labels if within else np.zeros(len(cells.pcs))
-    found = covariances(cells.pcs, weights, labels)
-    sd = np.sqrt(np.maximum(np.diagonal(found, axis1=1, axis2=2), 1e-12)).T
+    matrices = covariances(cells.pcs, weights, labels)
+    sd = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-12)).T
     pairs_of = combinations(range(len(sd)), 2)
-    return np.vstack([sd, *(found[:, one, other] / (sd[one] * sd[other]) for one, other in pairs_of)])
+    return np.vstack([sd, *(matrices[:, one, other] / (sd[one] * sd[other]) for one, other in pairs_of)])

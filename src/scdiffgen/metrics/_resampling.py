@@ -1,4 +1,4 @@
-"""Random halves, subsamples, and bootstrap weights, which count how often each cell is drawn.
+"""Random halves, subsamples, and bootstrap weights (numbers of draws of each cell).
 
 The first row of weights is all ones, so one pass computes the estimate and its resamples. Metrics exclude pairs of
 copies of one cell, which keeps U-statistics unbiased.
@@ -38,7 +38,7 @@ def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp],
     """
     names = np.asarray(labels).astype(str)
     order = np.random.default_rng(seed).permutation(len(names))
-    order = order[np.argsort(names[order], kind="stable")]  # random within labels, labels side by side
+    order = order[np.argsort(names[order], kind="stable")]  # sorted by label, random within labels
     return np.sort(order[0::2]), np.sort(order[1::2])
 
 

@@ -14,8 +14,8 @@ from ._input import RESPONSE, Matrix, as_numbers, enough_cells
 
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
-MIN_CELLS = 2  # of a condition
-MIN_RESPONDING = 10  # genes, for rank correlations and slopes: fewer are sampling noise
+MIN_CELLS = 2  # minimum number of cells of a condition
+MIN_RESPONDING = 10  # minimum number of responding genes for rank correlations and slopes
 ROUNDING = 1e-9  # smaller changes of log expression are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
@@ -111,11 +111,11 @@ class GeneTests(NamedTuple):
     """Tests of all genes, treated against control; see `rank_genes`."""
 
     t: Vector  # Welch's t, positive for up-regulated genes
-    pvalue: Vector  # of the rank-sum test, adjusted over genes
+    pvalue: Vector  # p-value of the rank-sum test, adjusted over genes
 
     @property
     def significant(self) -> Called:
-        """Select genes with an adjusted p-value below 0.05, (genes,)."""
+        """Whether each gene has an adjusted p-value below 0.05, (genes,)."""
         return self.pvalue < SIGNIFICANT
 
 
@@ -136,11 +136,11 @@ def scanpy_tests(expression: Matrix, labels: NDArray, field: str, **options: Any
 
     cells = AnnData(sparse.csr_matrix(expression))
     cells.obs["label"] = pd.Categorical(labels)
-    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
+    with np.errstate(divide="ignore", invalid="ignore"):  # constant genes
         sc.tl.rank_genes_groups(cells, "label", **options)
-    found = cells.uns["rank_genes_groups"]
-    of_label = {name: pd.Series(found[field][name], found["names"][name]) for name in found["names"].dtype.names}
-    return {name: values[cells.var_names].to_numpy(dtype=np.float64) for name, values in of_label.items()}
+    result = cells.uns["rank_genes_groups"]
+    by_label = {name: pd.Series(result[field][name], result["names"][name]) for name in result["names"].dtype.names}
+    return {name: values[cells.var_names].to_numpy(dtype=np.float64) for name, values in by_label.items()}
 
 
 def mean_expression(cells: Matrix) -> Vector:

@@ -1,4 +1,4 @@
-"""Cells of all sources in one space, their groups, and pairs of samples to compare."""
+"""Cells of all sources in one expression space, their groups, and pairs of samples to compare."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     fitted: Cells  # cells on which the space is fitted
     fitted_on: str
     cells: dict[str, Cells]
-    names: pd.Index | None = None  # of all genes of the space, as they are shown
+    names: pd.Index | None = None  # displayed names of the genes of the space
 
 
 def prepare(

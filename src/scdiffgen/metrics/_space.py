@@ -1,4 +1,4 @@
-"""The space of comparisons: log(1 + counts per 10,000), and principal components fitted on training cells."""
+"""Expression space of comparisons: log(1 + counts per 10,000), and principal components of training cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variances and covariances within groups, and tables of intervals beside those of other real cells."""
+"""Variances and covariances within groups, and tables of intervals of generated and other real cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,8 +33,8 @@ def log_variance_ratios(
     x: NDArray, y: NDArray, wx: Weights, wy: Weights, labels: tuple[NDArray | None, NDArray | None] = (None, None)
 ) -> NDArray[np.float64]:
     """Compute log ratios of the variances of y to x along each dimension, (rows, dimensions)."""
-    of_x, of_y = (variances(p, w, c) for p, w, c in ((x, wx, labels[0]), (y, wy, labels[1])))
-    return np.log(np.maximum(of_y, 1e-12) / np.maximum(of_x, 1e-12))
+    var_x, var_y = (variances(p, w, c) for p, w, c in ((x, wx, labels[0]), (y, wy, labels[1])))
+    return np.log(np.maximum(var_y, 1e-12) / np.maximum(var_x, 1e-12))
 
 
 def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
@@ -70,8 +70,8 @@ def interval_table(
     index: Any,
 ) -> pd.DataFrame:
     """Tabulate estimates of generated and other real cells with 95 % intervals, from ``(rows, statistics)``."""
-    # Ratios are given as logarithms and are best at 1, differences at 0. `apart` marks intervals of generated cells on
-    # one side of the best value and of the interval of other real cells. A source without rows is NaN.
+    # Ratios are passed as logarithms; the best ratio is 1 and the best difference 0. `apart` marks intervals of
+    # generated cells on one side of the best value and of the interval of other real cells. Absent sources are NaN.
     table = pd.DataFrame(np.nan, index, [name for names in columns.values() for name in names])
     for source, rows in resampled.items():
         margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.nan

@@ -1,4 +1,4 @@
-"""Data of the figures: summaries of genes and library sizes, a joint embedding, and ROC curves."""
+"""Data of figures: summaries of genes and library sizes, joint embeddings, and ROC curves."""
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -77,7 +77,7 @@ def joint_embedding(
     seed: int = 0,
 ) -> pd.DataFrame:
     """Embed equally many real and generated cells in one UMAP or PCA: ``source``, ``cell`` and ``group`` per cell."""
-    # Components are fitted on both sides, as those of real cells alone would fit their noise and separate the sides.
+    # Components are fitted on both sides: components of real cells alone fit their noise and separate the sides.
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
     sides = as_count_pair(real, generated, layer=layer)
@@ -108,13 +108,13 @@ def joint_embedding(
 
 def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
     """Compute ROC curves of a cross-validated classifier, one per test fold."""
-    at, found, areas = np.linspace(0, 1, 201), [], []
+    at, curves, areas = np.linspace(0, 1, 201), [], []
     for fold in folds:
         is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
         false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))
-        found.append(np.concatenate([[0.0], np.interp(at, false, true)]))
+        curves.append(np.concatenate([[0.0], np.interp(at, false, true)]))
         areas.append(auc(false, true))
-    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(found), np.array(areas))
+    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(curves), np.array(areas))
 
 
 def _sides(real: CountsLike, generated: CountsLike, layer: str | None, needed: int) -> dict[str, sparse.csr_matrix]:

@@ -24,7 +24,7 @@ from ._input import CountsLike, as_counts, label_codes, label_sums
 __all__ = ["dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-CHUNK = 1000  # cells, or genes, that are dense at a time
+CHUNK = 1000  # number of dense cells, or genes, at a time
 
 
 def linear_shift(
@@ -58,7 +58,7 @@ def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) ->
     expression of control cells. The bandwidth :math:`h`, one of six between 1/4 and 8, minimises the leave-one-out
     error of the known contexts; it is 1 for fewer than three contexts.
     """
-    here, known, changes = (np.asarray(values, dtype=np.float64) for values in (control, controls, shifts))
+    target, known, changes = (np.asarray(values, dtype=np.float64) for values in (control, controls, shifts))
 
     def weights(distances: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
         nearest = max(distances.min(), np.finfo(float).tiny)
@@ -66,14 +66,14 @@ def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) ->
         return kernel / kernel.sum()
 
     def error(bandwidth: float) -> float:
-        apart = ((known[:, None] - known[None]) ** 2).sum(2)
-        np.fill_diagonal(apart, np.inf)
-        made = np.stack([weights(row, bandwidth) for row in apart]) @ changes
+        distances = ((known[:, None] - known[None]) ** 2).sum(2)
+        np.fill_diagonal(distances, np.inf)
+        predicted = np.stack([weights(row, bandwidth) for row in distances]) @ changes
         size = np.maximum((changes**2).sum(1), np.finfo(float).tiny)
-        return float((((made - changes) ** 2).sum(1) / size).mean())
+        return float((((predicted - changes) ** 2).sum(1) / size).mean())
 
     bandwidth = min(BANDWIDTHS, key=error) if len(known) > 2 else 1.0
-    return weights(((known - here) ** 2).sum(1), bandwidth) @ changes
+    return weights(((known - target) ** 2).sum(1), bandwidth) @ changes
 
 
 def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
-MOST_GENES = 12  # drawn unless genes are named
+MOST_GENES = 12  # number of panels unless genes are named
 
 
 @shared_docs

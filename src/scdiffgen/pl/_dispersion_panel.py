@@ -67,7 +67,7 @@ def evaluation_dispersion(
 
 
 def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
-    """Select rows over all cells, and of groups that have intervals."""
+    """Select rows over all cells, and rows of groups with intervals."""
     enough = dispersion[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
     return dispersion[enough | (dispersion.index.get_level_values("group") == "overall")]
 

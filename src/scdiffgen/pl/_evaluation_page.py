@@ -85,7 +85,7 @@ def evaluation(
         score = partial(metrics.evaluate, n_bootstrap=50, n_trees=25, max_cells=500, silent=True)
         score = partial(score, layer=layer, gene_symbols=gene_symbols, n_jobs=n_jobs, seed=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
+            warnings.simplefilter("ignore", metrics.FewCellsWarning)  # shown in the figure
             scores = score(real, generated, train, groupby)
     if not isinstance(scores, metrics.Evaluation):
         raise TypeError("`scores` is not an `Evaluation`: pass the result of `metrics.evaluate`, not its `.frame`.")

@@ -58,7 +58,7 @@ def evaluation_mean_dropout(
 
 
 def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
-    """Draw a statistic of genes over their mean; undetected genes have no place on the logarithmic axis."""
+    """Draw a statistic of genes over their mean; the logarithmic axis excludes undetected genes."""
     (axis,) = panels(1, 1, INCHES, ax)
     for source, colour in SOURCES.items():
         side = genes[source].query("mean > 0")[["mean", statistic]]
@@ -144,10 +144,10 @@ def draw_roc(axis: Axes, classifiers: Mapping[str, list[FoldScores]]) -> None:
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
     for name, folds in classifiers.items():
         curve = roc_of_folds(folds)
-        (colour, style), at, found = STYLES[name], curve.false_positive, curve.true_positive
-        axis.fill_between(at, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        (colour, style), at, rates = STYLES[name], curve.false_positive, curve.true_positive
+        axis.fill_between(at, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         label = f"{CLASSIFIERS[name][2]}: {curve.auc.mean():.2f}"
-        axis.plot(at, found.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
+        axis.plot(at, rates.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     plain(axis, "false positive rate", "true positive rate")
     legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")

@@ -11,17 +11,17 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 
-Ax = Axes | None  # `ax`, `show` and `save` of every figure
+Ax = Axes | None  # types of `ax`, `show` and `save` of all figures
 Show = bool | None
 Save = str | Path | bool | None
 Names = Sequence[str] | None  # tokens or genes
 Drawn = TypeVar("Drawn", Axes, list[Axes])
 
-BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, safe in colour blindness
+BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, colour-blind safe
 GREY = "#4D4D4D"
 DIVERGING = "RdBu_r"
 DPI = 150
-NAME_LETTERS = 30  # longer names lose their middle
+NAME_LETTERS = 30  # longer names are shortened in the middle
 
 
 def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None) -> list[Axes]:
@@ -84,7 +84,7 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
     """Save and show a figure as scanpy does, and return its axes; ``None`` follows scanpy's settings."""
     import scanpy as sc
 
-    figure = figure_of(drawn).figure  # a subfigure is saved with its figure
+    figure = figure_of(drawn).figure  # the whole figure of a subfigure
     save = sc.settings.autosave if save is None else save
     if save:
         path = save if isinstance(save, Path) else _scanpys_path(name, save)
@@ -94,7 +94,7 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
     if sc.settings.autoshow if show is None else show:
         plt.show()
     if save:
-        plt.close(figure)  # else a notebook shows it once more
+        plt.close(figure)  # otherwise a notebook shows it again
     return drawn
 
 

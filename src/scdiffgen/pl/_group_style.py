@@ -16,8 +16,8 @@ from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
 
 SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
-LABEL_LETTERS = 32  # of a group in one line of a legend
-ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
+LABEL_LETTERS = 32  # letters of a group per line of a legend
+ROWS, COLUMN_INCHES = 18, 2.4  # rows and width of a column of a legend
 
 Colour = str | tuple[float, float, float]
 

@@ -18,7 +18,7 @@ from scdiffgen._stored_tokens import annotation_column
 if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
 
-PSEUDOCOUNT = 0.1  # molecules per 10,000
+PSEUDOCOUNT = 0.1  # in molecules per 10,000
 
 
 @shared_docs
@@ -75,8 +75,8 @@ def ablate_token(
     indices = np.concatenate(list(chosen.values()))
     labels = column.iloc[indices].astype(str).to_numpy()
     samples = [
-        each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
-        for each in (model, model.hold_tokens({token: level}))
+        generator.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
+        for generator in (model, model.hold_tokens({token: level}))
     ]
     counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in samples)
     symbols = dict(zip(adata.var_names, symbols_of(adata, gene_symbols), strict=True))

@@ -1,4 +1,4 @@
-"""Differential expression tests of treated against control arm: p-values by gene, NaN for too few molecules."""
+"""Differential expression tests of treated against control arms: p-values by gene, NaN for too few molecules."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from scdiffgen._log_normalise import log_normalise
 
 
 def pseudobulk_test(adata: AnnData) -> pd.Series:
-    """Compute the moderated t test of log CPM of donors, paired if the experiment is."""
+    """Compute the moderated t test of log CPM of donor pseudobulks, paired if the experiment is paired."""
     expression = log_pseudobulks(adata)
     before, after = expression.loc["control"], expression.loc["treated"]
     if adata.uns["simulation"]["paired"]:

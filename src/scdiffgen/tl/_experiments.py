@@ -179,10 +179,10 @@ def _depth_corrections(
     n_cells: int = 1000,
     **options: Any,
 ) -> np.ndarray:
-    """Estimate log retention rates ``(genes,)`` of deep cells that restore the means of cells of usual size; at most 0.
+    """Estimate log retention rates ``(genes,)`` of deep cells that restore the means at usual depth; at most 0.
 
     The model extrapolates to deep cells, in which dominant genes have lower shares. The ratio of both means is
-    estimated from cells with the same conditions, and shrunk to 1 by empirical Bayes, as low counts make it noisy.
+    estimated from cells with the same conditions, and shrunk to 1 by empirical Bayes, because low counts are noisy.
     """
     if factor == 1:
         return np.zeros(deep.n_vars)
@@ -251,13 +251,13 @@ def _donors(
     """Return donor names: new ones, or categories of a condition in the training cells."""
     if key is None:
         return [f"donor_{i}" for i in range(1, n + 1)]
-    found = _column(model.draw_conditions(given, n_drawn), key, "donor_key").dropna().unique().tolist()
-    if len(found) < n:
+    donors = _column(model.draw_conditions(given, n_drawn), key, "donor_key").dropna().unique().tolist()
+    if len(donors) < n:
         raise ValueError(
-            f"`donor_key` is {key!r}, with {counted(len(found), 'category', 'categories')} in the training cells, but "
+            f"`donor_key` is {key!r}, with {counted(len(donors), 'category', 'categories')} in the training cells, but "
             f"{n} donors are needed: lower `n_donors`, or leave out `donor_key`, so that donors differ by `donor_sd`."
         )
-    return [sorted(found, key=str)[i] for i in rng.permutation(len(found))[:n]]
+    return [sorted(donors, key=str)[i] for i in rng.permutation(len(donors))[:n]]
 
 
 def _column(drawn: pd.DataFrame, key: str | None, argument: str) -> pd.Series:
@@ -277,7 +277,7 @@ def _shares_by_arm(control: Any, treated: Any) -> pd.DataFrame:
 
 
 def _responds(drawn: pd.DataFrame, label_key: str | None, in_labels: str | Sequence[str] | None) -> np.ndarray:
-    """Select cells of the labels whose genes change ``(cells,)``."""
+    """Mark cells of the labels with planted changes ``(cells,)``."""
     if in_labels is None:
         return np.ones(len(drawn), dtype=bool)
     labels, chosen = _column(drawn, label_key, "label_key"), as_names(in_labels)
@@ -290,7 +290,7 @@ def _responds(drawn: pd.DataFrame, label_key: str | None, in_labels: str | Seque
 def _library_factor(
     log_factors: np.ndarray, change: np.ndarray, treated: np.ndarray, genes: np.ndarray, largest: float = 10.0
 ) -> float:
-    """Compute the factor of library sizes with which thinning can produce every change."""
+    """Compute the factor of library sizes at which thinning can produce all planted changes."""
     highest = (log_factors + np.maximum(change, 0) * treated[:, None]).max(0)
     if np.exp(highest.max()) > largest:
         raise ValueError(

@@ -18,7 +18,7 @@ from scdiffgen._stored_tokens import token_loadings
 
 GeneSets: TypeAlias = Mapping[str, Iterable[str]] | pd.DataFrame | str | Path
 
-SHIPPED = {"GO_BP": "GO_Biological_Process_2023", "KEGG": "KEGG_2021_Human"}  # files of blitzgsea
+SHIPPED = {"GO_BP": "GO_Biological_Process_2023", "KEGG": "KEGG_2021_Human"}  # files in blitzgsea
 
 
 @shared_docs
@@ -75,11 +75,11 @@ def enrich_tokens(
     genes, loadings = loadings.index, loadings.set_axis(loadings.index.str.upper())
     sets = _gene_set_table(gene_sets)
     sets = sets.assign(target=sets["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
-    known = sets[sets["target"].isin(loadings.index)]
-    n_genes = known["source"].value_counts()
+    in_model = sets[sets["target"].isin(loadings.index)]
+    n_genes = in_model["source"].value_counts()
     if n_genes.empty:
         raise ValueError(_no_common_names(sets["target"], genes, tokens))
-    table = known[known["source"].map(n_genes).between(min_genes, max_genes)]
+    table = in_model[in_model["source"].map(n_genes).between(min_genes, max_genes)]
     if table.empty:
         largest, n_largest = n_genes.index[0], (sets["source"] == n_genes.index[0]).sum()
         raise ValueError(
@@ -160,9 +160,9 @@ def _read_gmt(path: Path) -> dict[str, list[str]]:
 
 def _shipped_file(name: str) -> Path:
     """Return the path of a gene set file of blitzgsea, without importing blitzgsea."""
-    found = find_spec("blitzgsea")
-    if found is None or found.origin is None:
+    spec = find_spec("blitzgsea")
+    if spec is None or spec.origin is None:
         raise ImportError(
             f"The gene sets {name!r} come with blitzgsea: `pip install 'scdiffgen[enrichment]'`, or pass your own."
         )
-    return Path(found.origin).parent / "data" / SHIPPED[name]
+    return Path(spec.origin).parent / "data" / SHIPPED[name]

@@ -132,7 +132,7 @@ def power(
 
 
 def _tested_cells(study: AnnData) -> AnnData:
-    """Select cells of the labels whose genes change."""
+    """Select the cells of the labels with planted changes."""
     settings = study.uns["simulation"]
     return study[study.obs[settings["label_key"]].isin(settings["in_labels"])] if "in_labels" in settings else study
 

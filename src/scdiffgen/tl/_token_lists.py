@@ -1,4 +1,4 @@
-"""Annotate tokens, rank their genes, and match tokens of two models."""
+"""Annotation of tokens, ranking of their genes, and matching of tokens between models."""
 
 from collections.abc import Mapping
 
@@ -144,7 +144,7 @@ def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFra
     if len(genes) < 3:
         raise ValueError(f"`first` and `second` have {len(genes)} genes in common: pass loadings of the same genes.")
     correlations = 1 - cdist(one.loc[genes].T, other.loc[genes].T, "correlation")
-    correlations = np.nan_to_num(correlations)  # for constant tokens
+    correlations = np.nan_to_num(correlations)  # NaN for constant tokens
     rows, columns = linear_sum_assignment(np.abs(correlations), maximize=True)
     return pd.DataFrame(
         {"match": other.columns[columns], "correlation": correlations[rows, columns]}, index=one.columns[rows]
