@@ -19,7 +19,7 @@ def log_normalise(
     target_sum: float = TARGET_SUM,
     *,
     library: NDArray | None = None,  # library sizes (cells,), by default the sums of counts
-    dtype: DTypeLike = np.float64,  # of scaled counts before the logarithm; scaling is in double precision
+    dtype: DTypeLike = np.float64,  # type of scaled counts before the logarithm; scaling is in double precision
 ) -> Any:
     """Compute log(1 + counts per ``target_sum``) ``(cells, genes)``, dense or CSR like the counts."""
     if not sparse.issparse(counts):

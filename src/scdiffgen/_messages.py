@@ -44,17 +44,17 @@ def did_you_mean(value: Any, known: Iterable[Any]) -> str:
 
 
 def and_others(n_others: int, noun: str) -> str:
-    """``" and 3 other cells"``; empty for none."""
+    """Format further items, such as ``" and 3 other cells"``; empty for none."""
     return f" and {n_others} other {noun}{'s' if n_others > 1 else ''}" if n_others else ""
 
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:
-    """``"1 cell"`` or ``"3 cells"``."""
+    """Format a counted noun, such as ``"1 cell"`` or ``"3 cells"``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
-    """Say that a name is unknown, with the known names and a suggestion."""
+    """Describe an unknown name, with the known names and a suggestion."""
     choices = f"they are {listed(known)}" if len(known) else "there is none"
     return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"
 

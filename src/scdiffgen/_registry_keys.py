@@ -6,7 +6,7 @@ from scvi import REGISTRY_KEYS as SCVI_KEYS
 
 
 class _RegistryKeys(NamedTuple):
-    """Keys of the registered fields: those of scvi-tools where they exist, otherwise ours."""
+    """Keys of registered fields, from scvi-tools if they exist there."""
 
     X: str = SCVI_KEYS.X_KEY
     BATCH: str = SCVI_KEYS.BATCH_KEY

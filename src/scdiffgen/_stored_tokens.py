@@ -10,10 +10,10 @@ from scdiffgen._messages import listed
 from scdiffgen._names import as_names, check_column, symbols_of
 
 LOADINGS_KEY = "token_loadings"  # .varm, (genes, tokens)
-LOG_RATES_KEY = "token_log_rates"  # likewise, written with the loadings
+LOG_RATES_KEY = "token_log_rates"  # .varm, (genes, tokens), written with the loadings
 ACTIVATION_KEY = "X_token_activation"  # .obsm, (cells, tokens)
 UNS_KEY = "scdiffgen"  # .uns
-MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
+MOST_NUMBERS = 100  # maximum number of distinct fractional numbers that count as groups
 
 
 def stored_about_tokens(adata: AnnData) -> Mapping[str, Any]:
@@ -45,7 +45,7 @@ def token_loadings(
             )
         return tokens
     if LOADINGS_KEY not in tokens.varm:
-        modality = next(iter(getattr(tokens, "mod", ())), None)  # of a MuData
+        modality = next(iter(getattr(tokens, "mod", ())), None)  # first modality of a MuData
         remedy = f"call `model.write_back({name})` first" if modality is None else f"pass `{name}[{modality!r}]`"
         raise ValueError(f"`{name}.varm` has no {LOADINGS_KEY!r}: {remedy}.")
     genes = symbols_of(tokens, gene_symbols, name)
@@ -72,18 +72,18 @@ def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[st
     labels = token_labels(adata)
     requested = list(labels) if tokens is None else as_names(tokens)
     called = {name: [token for token, label in labels.items() if label == name] for name in requested}
-    found = {name: [name] if name in labels else called[name] for name in requested}
-    unknown = [name for name in requested if not found[name]]
+    matches = {name: [name] if name in labels else called[name] for name in requested}
+    unknown = [name for name in requested if not matches[name]]
     if unknown:
         known, given = list(labels), [label for token, label in labels.items() if label != token]
         raise ValueError(
             f"`tokens` names {unknown[:5]}, which are none of {known[0]!r} to {known[-1]!r}, nor of the names given by "
             f"`tl.annotate_tokens`: {f'[{listed(given)}]' if given else 'none yet'}."
         )
-    for name, several in found.items():
+    for name, several in matches.items():
         if len(several) > 1:
-            raise ValueError(f"`tokens` names {name!r}, as {several} are called: choose one of these.")
-    chosen = [found[name][0] for name in requested]
+            raise ValueError(f"`tokens` names {name!r}, the name of {several}: choose one of these.")
+    chosen = [matches[name][0] for name in requested]
     return chosen, [labels[token] for token in chosen]
 
 

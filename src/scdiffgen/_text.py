@@ -1,4 +1,4 @@
-"""Embed text descriptions by a small pretrained sentence encoder."""
+"""Embeddings of text descriptions by a small pretrained sentence encoder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def embed_texts(texts: Iterable[str]) -> np.ndarray:
     texts = list(texts)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TypeError(f"`texts` holds {text!r} at position {row}. Pass strings; fill in what is missing first.")
+            raise TypeError(f"`texts` holds {text!r} at position {row}. Pass strings, and fill missing entries first.")
     new = [text for text in dict.fromkeys(texts) if text not in _vectors]
     if new:
         encoded = _encoder().encode(new, convert_to_numpy=True, show_progress_bar=False)

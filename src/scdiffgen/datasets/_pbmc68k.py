@@ -1,4 +1,4 @@
-"""Real counts that come with scanpy."""
+"""Bundled real counts (PBMC), from scanpy."""
 
 import numpy as np
 from anndata import AnnData

@@ -1,4 +1,4 @@
-"""Simulated counts whose truth is known, in closed form."""
+"""Simulated counts with known truth in closed form."""
 
 from collections.abc import Sequence
 

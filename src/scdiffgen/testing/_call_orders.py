@@ -1,4 +1,4 @@
-"""Methods called in any order, as a state machine of hypothesis."""
+"""Calls of methods in random orders, as a state machine of hypothesis."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ except ImportError as error:
 
 
 class CallOrders(stateful.RuleBasedStateMachine):
-    """One model, called in any order: between trainings it answers as a copy that was saved after the last one."""
+    """State machine of one model, whose results equal those of a copy saved after the last training."""
 
     contract: Any
 
@@ -25,7 +25,7 @@ class CallOrders(stateful.RuleBasedStateMachine):
         self.ask_a_copy()
 
     def ask_a_copy(self) -> None:
-        """Remember weights, and what a copy that is saved and loaded answers."""
+        """Record the weights, and the results of a saved and loaded copy."""
         self.weights, copy = weights_of(self.model), self.contract.reloaded(self.model, False)
         self.answers = self.contract.results(copy) if copy.is_trained else {}
 
@@ -56,7 +56,7 @@ class CallOrders(stateful.RuleBasedStateMachine):
 
 
 def run_call_orders(contract: Any, n_examples: int) -> None:
-    """Try sequences of calls, the same ones each time."""
+    """Run reproducible random sequences of calls."""
     machine = type("CallOrders", (CallOrders,), {"contract": contract})
     repeatable = settings(max_examples=n_examples, stateful_step_count=5, derandomize=True, database=None)
     quiet = settings(repeatable, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

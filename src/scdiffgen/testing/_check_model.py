@@ -44,7 +44,7 @@ CONVERT: dict[str, Callable[[np.ndarray], Any]] = {
 
 @dataclass
 class Contract:
-    """A method for each check; ``trained`` is a model of the class that no check may change."""
+    """Checks of a model class, one method each; no check may change the model ``trained``."""
 
     cls: type[TokenDiffusion]
     given: AnnData
@@ -53,10 +53,10 @@ class Contract:
     folder: Path
     n_examples: int
 
-    # What the checks call.
+    # Helpers of the checks.
 
     def cells(self, convert: Callable[[np.ndarray], Any] = np.copy) -> AnnData:
-        """Copy the cells, with counts in another form."""
+        """Copy the cells, with converted counts."""
         cells = self.given.copy()
         cells.X = convert(cells.X)
         return cells
@@ -148,7 +148,7 @@ class Contract:
             demand_error(ValueError, "a category that is not registered", self.read, self.trained, cells)
 
     def _other_forms(self) -> Iterator[tuple[str, AnnData, Any]]:
-        """The same cells, or rows of them, in other matrices and types, as views, on disk, with other categories."""
+        """Yield cells as other matrices and types, as views, on disk and with other categories, and their rows."""
         every, some = slice(None), [9, 2, 4]
         for name, convert in CONVERT.items():
             yield f"counts as {name}", self.cells(convert), every

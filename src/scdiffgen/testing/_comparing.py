@@ -1,4 +1,4 @@
-"""Comparisons of cells, weights and results, whose errors say what was expected and what was found."""
+"""Comparisons of cells, weights and results, with errors that state expected and found values."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -13,17 +13,17 @@ from scvi.model.base import BaseModelClass
 from scdiffgen._messages import listed
 
 Results = dict[str, np.ndarray]
-Digests = dict[str, str]  # of the slots of cells, or of weights, by name
+Digests = dict[str, str]  # digests of slots of cells, or of weights, by name
 
 
 def demand(holds: bool, expected: str, found: str) -> None:
-    """Raise an AssertionError that says what was expected and what was found."""
+    """Raise an AssertionError with the expected and found values unless ``holds``."""
     if not holds:
         raise AssertionError(f"Expected {expected}; found {found}.")
 
 
 def demand_same(found: Results, expected: Results, when: str, rows: Any = slice(None)) -> None:
-    """Raise unless results are those rows of the expected ones, up to the last digits of float32."""
+    """Raise unless results equal the given rows of expected results, within float32 tolerance."""
     for name, values in found.items():
         wanted = expected[name][rows]
         demand(values.shape == wanted.shape, f"{name} of shape {wanted.shape} {when}", f"shape {values.shape}")
@@ -32,13 +32,13 @@ def demand_same(found: Results, expected: Results, when: str, rows: Any = slice(
 
 
 def demand_unchanged(found: Digests, before: Digests, what: str) -> None:
-    """Raise if a slot of cells, or a weight, is another one than before."""
+    """Raise if a slot of cells, or a weight, has changed."""
     changed = [name for name in {**before, **found} if found.get(name) != before.get(name)]
     demand(not changed, f"{what} to stay the same", f"changes of {listed(changed)}")
 
 
 def demand_error(error: type[Exception], what: str, call: Callable[..., Any], *arguments: Any) -> None:
-    """Raise unless a call raises this error."""
+    """Raise unless a call raises the given error."""
     try:
         call(*arguments)
     except error:
@@ -47,13 +47,13 @@ def demand_error(error: type[Exception], what: str, call: Callable[..., Any], *a
 
 
 def dense(matrix: Any) -> np.ndarray:
-    """A matrix in memory or on disk, as an array."""
+    """Convert a matrix in memory or on disk to an array."""
     values = matrix[:]
     return values.toarray() if sparse.issparse(values) else np.asarray(values)
 
 
 def fingerprint(cells: AnnData) -> Digests:
-    """Digest every slot of cells, less what scvi-tools writes there."""
+    """Digest every slot of cells, without the entries of scvi-tools."""
     slots = ("X", "obs", "var", "layers", "obsm", "varm", "obsp", "uns")
     return {slot: _digest(getattr(cells, slot)) for slot in slots}
 

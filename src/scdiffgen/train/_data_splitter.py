@@ -22,7 +22,7 @@ class SparseDataSplitter(DataSplitter):
             super().setup(stage)
 
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
-        """Held-out minibatches; an empty list where no cell is held out."""
+        """Return held-out minibatches, or an empty list if no cell is held out."""
         loader = super().val_dataloader()
         if loader is None:
             return []
@@ -67,10 +67,10 @@ class StagedDataSplitter(SparseDataSplitter):
     """Data splitter for training in stages, with later stages that need no counts."""
 
     def train_dataloader(self) -> StagedLoader:
-        """Training minibatches."""
+        """Return training minibatches."""
         return StagedLoader(super().train_dataloader(), shuffle=True)
 
     def val_dataloader(self) -> StagedLoader | list:
-        """Held-out minibatches; an empty list where no cell is held out."""
+        """Return held-out minibatches, or an empty list if no cell is held out."""
         loader = super().val_dataloader()
         return [] if isinstance(loader, list) else StagedLoader(loader, shuffle=False)
