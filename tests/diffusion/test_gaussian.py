@@ -6,15 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import (
-    SCHEDULES,
-    TIME_MAX,
-    TIME_MIN,
-    add_noise,
-    error_weight,
-    gaussian_loss,
-    to_clean,
-)
+from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, add_noise, error_weight, gaussian_loss, to_clean
 from scdiffgen.diffusion._gaussian import to_noise
 
 KINDS = ("x0", "eps", "v")

@@ -19,11 +19,7 @@ CELLS = [("cell", attack) for attack in ATTACKS]
 
 
 def simulate(
-    n: int,
-    seed: int,
-    shares: tuple[float, ...] = SHARES,
-    effects: np.ndarray | None = None,
-    name: str = "",
+    n: int, seed: int, shares: tuple[float, ...] = SHARES, effects: np.ndarray | None = None, name: str = ""
 ) -> ad.AnnData:
     """Over-dispersed counts of three types; ``effects`` are of donors on log-rates, (donors, genes)."""
     rng = np.random.default_rng(seed)

@@ -1,11 +1,12 @@
 """Warnings and messages where a result would otherwise mislead without a word."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from anndata import AnnData
+from anndata import AnnData, read_h5ad
 from small_cells import simulated_cells, trained_model
 
 from scdiffgen.datasets import simulate_cite
@@ -62,6 +63,22 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     own = control[(model.adata.obs["batch"].iloc[control] == "x").to_numpy()]
     same_batch = predict(model, {**to_drug, "batch": "x"}, indices=own)
     assert set(same_batch.obs["response_source"]) == {"measured"}
+
+
+def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> None:
+    adata = screen()
+    measured = adata[(adata.obs["cell_type"] != "b") | (adata.obs["drug"] == "DMSO")].copy()
+    model = trained_model(measured, labels_key="cell_type", **KEYS)
+    table = pd.DataFrame({"cell_type": ["a", "b", "b"], "drug": ["X", "X", "DMSO"], "dose": [1.0, 1.0, 0.0]})
+    path = model.generate_to(tmp_path / "cells.h5ad", table, chunk_size=2, n_steps=2, silent=True)
+    for cells in (model.generate(table, n_steps=2), read_h5ad(path)):
+        assert cells.obs["response_source"].astype(object).fillna("").tolist() == ["network", "measured", ""]
+    assert "drug with doses" in str(model)
+    controls = np.flatnonzero(measured.obs["cell_type"] == "b")
+    predicted = predict(model, {"drug": "X", "dose": 1.0}, indices=controls)
+    assert set(predicted.obs["response_source"]) == {cells.obs["response_source"].iloc[1]}
+    with warnings.catch_warnings(action="error"):
+        assert "response_source" not in trained_model(adata, labels_key="cell_type").generate(n_cells=2, n_steps=2).obs
 
 
 def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -> None:

@@ -94,9 +94,10 @@ def write_cells(
         for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
             file.write(number, counts)
         if not file.is_whole:
-            parts = [request.decoded(request.complete(source(number), cells)) for number, cells in enumerate(chunks)]
-            obs = request.obs(pd.concat(parts, ignore_index=True))
-            file.finish(obs, pd.DataFrame(index=gene_names(model)))
+            parts = [request.complete(source(number), cells).given_only() for number, cells in enumerate(chunks)]
+            obs = request.obs(pd.concat(map(request.decoded, parts), ignore_index=True))
+            responses = pd.concat(map(sampler.response_columns, parts)).set_axis(obs.index)
+            file.finish(obs.join(responses), pd.DataFrame(index=gene_names(model)))
     return file.path
 
 

@@ -69,8 +69,8 @@ def counterfactual_cells(
         return whole_counts(predicted), target.numpy(), responses.columns()
 
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
-    for caution in cautions:
-        warn_user(f"The response to {listed(requested.iloc[0].tolist())}: {caution}.")
+    for caution in cautions:  # without the dose, so that a dose response warns once
+        warn_user(f"The response to {listed(requested.iloc[0].drop('dose', errors='ignore').tolist())}: {caution}.")
     in_order = np.argsort(cells.sorted)
     obs = cells.obs()
     for name, column in write_conditions(model.registry, requested).items():
@@ -138,7 +138,7 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
     """Tabulate responses to the rows of a request, and the weights of their predictors."""
     described, weights = [], []
     for response in responses:
-        row: dict[str, Any] = {"response_source": "network", "check": check_of(response)}
+        row: dict[str, Any] = {"response_source": "network", "response_check": check_of(response)}
         if response is not None:
             best = response.prediction
             expected = float(np.nanmedian(best.pearson)) if np.isfinite(best.pearson).any() else np.nan

@@ -16,14 +16,7 @@ from torch import Tensor
 from scdiffgen._messages import counted, listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import (
-    are_counts,
-    categories_of_condition,
-    codes_of,
-    condition_specs,
-    read_registry,
-    required_state,
-)
+from scdiffgen.data import are_counts, categories_of_condition, codes_of, condition_specs, read_registry, required_state
 from scdiffgen.train import csr_tensor
 
 from ._cells import Cells

@@ -219,7 +219,7 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        One row per condition: ``response_source`` and ``check``, as in the ``.obs`` of :meth:`predict_perturbation`;
+        One row per condition: ``response_source`` and ``response_check`` (:meth:`predict_perturbation`);
         ``left_out_pearson``, the median correlation of left-out responses with their predictions; ``left_out_gain``, 1
         minus the ratio of the squared errors of these predictions and of the plain mean; ``cautions`` in words; and the
         weights of the predictors, which sum to 1.

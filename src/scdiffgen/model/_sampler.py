@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from scvi.utils import track
@@ -18,7 +18,7 @@ from scdiffgen.module import DiffusionModule
 
 from ._cells import BATCH_SIZE, Cells
 from ._modality_imputer import CountDraw
-from ._transferred_responses import ResponseModel
+from ._transferred_responses import CellResponses, ResponseModel
 
 N_STEPS = 32
 
@@ -110,23 +110,33 @@ class Sampler:
     def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch by the network; transferred responses are applied to drawn untreated cells."""
         module: Any = self.module
-        generate = partial(
-            module.generate,
-            library=library,
-            guidance_scale=self.guidance_scale,
-            n_steps=self.n_steps,
-            generator=generator,
-        )
-        name = next((name for name in module.denoiser.effect_names if name in conditions), None)
-        if self.responses is None or name is None:
-            return generate(conditions)
-        treatment = conditions[name]
-        untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
-        scale = module.effect_scale(self.guidance_scale)
-        response = self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
-        known = torch.from_numpy(response.known).to(treatment.mask.device)
-        drawn = generate(conditions.replace({name: treatment._replace(mask=treatment.mask & ~known[:, None])}))
+        options = {"guidance_scale": self.guidance_scale, "n_steps": self.n_steps, "generator": generator}
+        if (found := self._response(conditions)) is None:
+            return module.generate(conditions, library, **options)
+        (name, response), treatment = found, conditions[found[0]]
+        known = torch.from_numpy(response.known).to(library.device)
+        untransferred = treatment._replace(mask=treatment.mask & ~known[:, None])
+        drawn = module.generate(conditions.replace({name: untransferred}), library, **options)
         return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
+
+    def response_columns(self, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
+        """Return source and check of the response of treated cells, NaN for others; empty without perturbations."""
+        if (found := self._response(conditions.to(torch.device("cpu")))) is None:
+            return pd.DataFrame(index=range(conditions.n_cells))
+        columns = found[1].columns()
+        columns.loc[~conditions[found[0]].mask.any(1)] = np.nan
+        return columns
+
+    def _response(self, conditions: Conditions[Tensor]) -> tuple[str, CellResponses] | None:
+        """Name the effect among the conditions, and look up responses of contexts that were not measured with it."""
+        module: Any = self.module
+        for name in conditions.only(module.denoiser.effect_names):
+            if self.responses is None:
+                return name, CellResponses.of_network(conditions.n_cells)
+            treatment, scale = conditions[name], module.effect_scale(self.guidance_scale)
+            untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
+            return name, self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
+        return None
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

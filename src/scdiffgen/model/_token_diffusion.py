@@ -139,10 +139,11 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         options = None if isinstance(process, str) else process
         self.module = make(columns, specs, size, condition_dropout, features, options)
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
+        known = [spec.name + " with doses" * (spec.kind == "set" and spec.has_values) for spec in specs]
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
             f"{size.token_dim}, {size.n_layers} layers{chosen}, process {make.process_name!r}, conditions: "
-            f"{', '.join(spec.name for spec in specs) or 'none'}"
+            f"{', '.join(known) or 'none'}"
         )
         self.init_params_ = self._get_init_params(locals())
 

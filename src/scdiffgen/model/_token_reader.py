@@ -20,22 +20,11 @@ from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import FEWEST_CELLS, in_words
-from scdiffgen.module import (
-    ThinningModule,
-    activation_gradient,
-    contributions,
-    loadings_in_group,
-    regression_loadings,
-)
+from scdiffgen.module import ThinningModule, activation_gradient, contributions, loadings_in_group, regression_loadings
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
-from ._training_summary import (
-    REGRESSION_CELLS,
-    activation_and_expression,
-    hidden_moments,
-    training_summary,
-)
+from ._training_summary import REGRESSION_CELLS, activation_and_expression, hidden_moments, training_summary
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "gradient"]
