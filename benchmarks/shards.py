@@ -121,7 +121,7 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
             except KeyboardInterrupt:
                 print("Interrupted: call again.")
             spent = time.perf_counter() - begin
-            of_workers = max(client.run(peak_of_this_process).values())
+            of_workers, own = max(client.run(peak_of_this_process).values()), peak_of_this_process()
             for timer in timers:
                 timer.cancel()
     is_whole = (folder / ZARR).exists()
@@ -132,7 +132,7 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
         model.generate_to(folder / HELD_OUT, n_cells=2_000, n_steps=16, seed=1, silent=True)
     n_written = min(n_chunks * CHUNK, n_cells) - n_before * CHUNK
     n_bytes = sum(file.stat().st_size for file in (folder / ZARR).rglob("*") if file.is_file())
-    sizes = {"peak_memory": peak_of_this_process(), "peak_of_a_worker": of_workers, "gigabytes": n_bytes / 1e9}
+    sizes = {"peak_memory": own, "peak_of_a_worker": of_workers, "gigabytes": n_bytes / 1e9}
     return {"n_cells": n_written, "n_workers": n_workers, "cells_per_second": n_written / spent, **sizes}
 
 
