@@ -228,10 +228,7 @@ def test_parts_with_balanced_brackets_are_parts(cells: ad.AnnData, register: Reg
 
 @pytest.mark.parametrize(
     ("guides", "pieces"),
-    [
-        (["Ca2+ ionophore", "KLF1"], "'Ca2', 'ionophore'"),
-        (["CD3+CD28", "CD3+IL2", "CD3+IL2+KLF1", "KLF1"], "'CD28'"),
-    ],
+    [(["Ca2+ ionophore", "KLF1"], "'Ca2', 'ionophore'"), (["CD3+CD28", "CD3+IL2", "CD3+IL2+KLF1", "KLF1"], "'CD28'")],
 )
 def test_parts_that_may_be_pieces_of_a_name_are_warned_of(
     cells: ad.AnnData, register: Register, guides: list[str], pieces: str

@@ -94,6 +94,11 @@ def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -
         model.evaluate_held_out(train, n_steps=2, silent=True)
 
 
+def test_unknown_arguments_of_a_model_name_the_closest_one() -> None:
+    with pytest.raises(TypeError, match="`TokenDiffusion` has no argument 'n_token'. Did you mean 'n_tokens'"):
+        TokenDiffusion(screen(), n_token=4)
+
+
 def test_missing_values_written_as_text_warn() -> None:
     adata = simulated_cells(60)
     adata.obs.loc[adata.obs_names[:25], "cell_type"] = np.nan

@@ -196,10 +196,7 @@ def test_drawn_conditions_are_those_of_generated_cells(example: tuple) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"log2_fold_change": {"gen0": 1}},
-            "'gen0' is not a token or gene .* Did you mean 'gene",
-        ),
+        ({"log2_fold_change": {"gen0": 1}}, "'gen0' is not a token or gene .* Did you mean 'gene"),
         ({"log2_fold_change": {"gene0": np.nan}}, "`log2_fold_change` of 'gene0' is nan: pass finite"),
         ({"log2_fold_change": {"gene0": 4.0}, **ALIKE}, "'gene0' 16.0-fold, and at most 10-fold .*: choose smaller"),
         ({"depth": 0}, "`depth` is 0: pass a number above 0"),

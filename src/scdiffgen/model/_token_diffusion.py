@@ -21,7 +21,7 @@ from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
 from ._expression_mixin import DrawingExpression
-from ._generating import Generating
+from ._generating import Generating, explain_unknown_arguments
 from ._model_access import check_genes, modalities
 from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
@@ -91,6 +91,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     _training_plan_cls = DiffusionTrainingPlan
     _data_loader_cls = staticmethod(cell_loader)
 
+    @explain_unknown_arguments
     def __init__(
         self,
         adata: AnnData | MuData | None = None,
