@@ -33,9 +33,7 @@ def test_numbers_of_things():
 
 
 def test_the_opening_of_a_message():
-    assert unknown_name("column of `adata.obs`", "dose", []) == (
-        "'dose' is not a column of `adata.obs` (there is none)."
-    )
+    assert unknown_name("column of `adata.obs`", "dose", []) == "'dose' is not a column of `adata.obs` (there is none)."
     assert unknown_name("condition", np.str_("bath"), ["batch"]) == (
         "'bath' is not a condition (they are 'batch'). Did you mean 'batch'?"
     )

@@ -115,9 +115,7 @@ def test_parameters_that_are_not_described_get_their_entries_in_the_order_of_the
 
 
 @pytest.mark.parametrize(("name", "documented"), list(_public()))
-def test_no_placeholder_is_left_and_every_parameter_of_a_function_is_described_once(
-    name: str, documented: object
-) -> None:
+def test_no_placeholder_is_left_and_every_parameter_is_described_once(name: str, documented: object) -> None:
     docstring = inspect.getdoc(documented) or ""
     assert PLACEHOLDER.search(docstring) is None
     ours = getattr(documented, "__module__", "").startswith("scdiffgen.") and "metrics" not in name

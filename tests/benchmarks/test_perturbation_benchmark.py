@@ -378,9 +378,7 @@ def test_runs_on_times_and_on_simulated_doses(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_transferred_responses_are_scored_again_without_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transferred_responses_are_rescored_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 0 has rows of networks and baselines, which stay; seed 1 has none, so baselines are scored for it."""
     monkeypatch.setattr(TokenDiffusion, "train", lambda *_, **__: pytest.fail("a network was trained"))
     old = [

@@ -153,9 +153,7 @@ def test_doses_stay_with_their_perturbation(manager: Manager, guide: str, dose: 
     assert parts.values.tolist() == [[2.0, 0.5]]
 
 
-def test_larger_combinations_than_registered_get_more_slots(
-    cells: ad.AnnData, register: Callable[..., Manager]
-) -> None:
+def test_larger_combinations_than_registered_get_slots(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     cells.obs["guide"] = ["A", "B", "C", "ctrl"] * 6
     manager = register(cells, perturbation_key="guide", control="ctrl")
     assert condition_specs(manager)[0].n_slots == 1
@@ -201,9 +199,7 @@ def test_a_place_may_be_given_by_its_leaf_if_that_is_clear(cells: ad.AnnData, re
         encode_conditions(manager, pd.DataFrame({"state": ["naive"]}))
     with pytest.raises(ValueError, match=r"no node tissue='blood', state='memry'.*Did you mean 'memory'"):
         encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memry"]}))
-    with pytest.raises(
-        ValueError, match=r"no node tissue='blood', state='memory'; 'memory' is registered under .*lung"
-    ):
+    with pytest.raises(ValueError, match=r"node tissue='blood', state='memory'; 'memory' is registered under .*lung"):
         encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memory"]}))
 
 

@@ -28,9 +28,7 @@ def manager(cells: ad.AnnData, register: Register) -> Manager:
 
 
 @pytest.mark.parametrize("as_frame", [False, True])
-def test_as_if_registered_from_the_start(
-    cells: ad.AnnData, manager: Manager, register: Register, as_frame: bool
-) -> None:
+def test_as_if_registered_from_start(cells: ad.AnnData, manager: Manager, register: Register, as_frame: bool) -> None:
     new = {"ZEB1": [3.0, 4.0], "AAA": [5, 6]}
     given = pd.DataFrame(new, index=["a", "b"]).T if as_frame else new
     added = field_state(add_perturbations(manager.registry, given), "perturbation")

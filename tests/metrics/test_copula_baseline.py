@@ -44,9 +44,7 @@ def test_library_sizes_are_those_of_the_label(labelled) -> None:
 
 def test_copula_is_seeded_sparse_and_keeps_the_order_of_labels(labelled) -> None:
     counts, labels = labelled
-    first, again, other = (
-        gaussian_copula(sparse.csr_matrix(counts), labels, ["b", "a"] * 9, seed=s) for s in (0, 0, 1)
-    )
+    first, again, other = (gaussian_copula(sparse.csr_matrix(counts), labels, [*"ba"] * 9, seed=s) for s in (0, 0, 1))
     assert sparse.issparse(first) and first.shape == (18, 20) and first.dtype == np.float32
     assert (first != again).nnz == 0 < (first != other).nnz
     assert gaussian_copula(counts, labels, []).shape == (0, 20)

@@ -81,6 +81,7 @@ def test_scores_without_what_to_compare_with_are_named(options: dict[str, object
         relative_scores(pd.DataFrame(scores.to_numpy()))
 
 
+LIKE, UNLIKE, FEW = "like other real cells", "unlike other real cells", "undecided, too few cells"
 REAL, NULL, WORSE = (1.0, 1.4), (5.0, 6.0), (8.0, 9.0)
 
 
@@ -93,8 +94,8 @@ REAL, NULL, WORSE = (1.0, 1.4), (5.0, 6.0), (8.0, 9.0)
         ((5.2, 5.8), "between"),  # like the better control, not yet like the worse
         ((7.5, 8.5), "like the negative control"),
         ((20.0, 30.0), "like the negative control"),  # worse
-        ((1.2, 8.2), "undecided"),
-        ((np.nan, np.nan), "undecided"),
+        ((1.2, 8.2), "undecided, too few cells"),
+        ((np.nan, np.nan), "undecided, too few cells"),
     ],
 )
 def test_verdicts_compare_intervals(generated: tuple[float, float], verdict: str) -> None:
@@ -102,10 +103,13 @@ def test_verdicts_compare_intervals(generated: tuple[float, float], verdict: str
     table = with_verdicts(made_up(sides))
     assert table[HEADERS["wasserstein"]].tolist() == [verdict, "", "", ""]
     few = with_verdicts(made_up(sides, n=9))
-    assert few.loc[("overall", "generated"), HEADERS["wasserstein"]] == "undecided"
+    assert few.loc[("overall", "generated"), HEADERS["wasserstein"]] == "undecided, too few cells"
 
 
-@pytest.mark.parametrize(("generated", "verdict"), [((1.3, 1.7), "undecided"), ((2.0, 3.0), "unlike other real cells")])
+@pytest.mark.parametrize(
+    ("generated", "verdict"),
+    [((1.3, 1.7), "undecided, control like real cells"), ((2.0, 3.0), "unlike other real cells")],
+)
 def test_a_control_like_real_cells_is_no_excuse(generated: tuple[float, float], verdict: str) -> None:
     sides = dict(zip(SOURCES, (generated, REAL, (1.2, 1.6), (1.3, 1.9)), strict=True))
     assert with_verdicts(made_up(sides))[HEADERS["wasserstein"]].iloc[0] == verdict
@@ -123,6 +127,19 @@ def test_without_controls_and_of_novelty_cells_are_like_real_ones_or_unlike(gene
             with_verdicts(made_up(given, metric=metric, **best[metric]))[HEADERS[metric]].iloc[0]
             == f"{verdict} other real cells"
         )
+
+
+@pytest.mark.parametrize(
+    ("n", "auc", "verdict"),
+    [(10, 0.5, FEW), (21, 0.65, FEW), (21, 0.85, FEW), (50, 0.55, LIKE), (50, 0.75, UNLIKE), (500, 0.6, UNLIKE)],
+)
+def test_few_cells_are_undecided_by_the_null_variance_of_the_rank_sum(n: int, auc: float, verdict: str) -> None:
+    margin = 1.96 * np.sqrt((2 * n + 1) / (12 * n**2))  # Mann-Whitney
+    sides = {name: (x - margin, x + margin) for name, x in (("generated", auc), ("other_real", 0.5))}
+    for control in ({}, {"null_poisson": (0.97, 1.0)}):
+        scores = made_up(sides | control, metric="c2st_auc_forest_pcs", ideal=0.5, direction="closest to", n=n)
+        found = with_verdicts(scores)["c2st_auc_forest_pcs, best at 0.5"].iloc[0]
+        assert found == ("between" if control and verdict == UNLIKE else verdict)
 
 
 def simulated(n_cells: int, seed: int) -> np.ndarray:
@@ -149,7 +166,7 @@ def test_each_default_score_has_a_verdict_that_is_right() -> None:
     assert headers["recall"] == "recall, higher is better"
     means = found["real"].pop(headers["mean_distance"])
     assert found["real"].eq("like other real cells").all()
-    assert means == "undecided"  # the control has the right means, too
+    assert means == "undecided, control like real cells"  # the control has the right means, too
     clear = [headers[name] for name in ("mmd", "c2st_auc_forest_genes", "gene_correlation")]
     assert found["control"][clear].eq("like the negative control").all()
     assert found["half"][clear].eq("between").all()
@@ -174,9 +191,6 @@ def judged(
     return metrics.Evaluation(frame, table.assign(apart=(table["ratio"] < 0.8) | (table["ratio"] > 1.25)))
 
 
-LIKE, UNLIKE = "like other real cells", "unlike other real cells"
-
-
 def test_the_least_favourable_classifier_is_the_verdict_and_is_named() -> None:
     aucs = dict(zip(CLASSIFIERS, [(0.88, UNLIKE), (0.55, LIKE), (0.52, LIKE)], strict=True))
     found = judged(aucs, [1.0] * 30)
@@ -187,9 +201,11 @@ def test_the_least_favourable_classifier_is_the_verdict_and_is_named() -> None:
 
 
 def test_a_wide_interval_does_not_hide_a_classifier_that_is_certain() -> None:
-    aucs = dict(zip(CLASSIFIERS, [(0.7, "undecided"), (0.65, "between"), (0.66, LIKE)], strict=True))
+    aucs = dict(zip(CLASSIFIERS, [(0.7, FEW), (0.65, "between"), (0.66, LIKE)], strict=True))
     row = judged(aucs, [1.0] * 30).verdict.loc["overall"]
     assert row[["verdict", "classifier"]].tolist() == ["between", "forest, genes"]
+    unsure = judged(aucs | {"c2st_auc_forest_genes": (0.5, LIKE)}, [1.0] * 30).verdict.loc["overall"]
+    assert unsure[["verdict", "auc"]].tolist() == [FEW, 0.7]
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,7 @@ def test_generation_checks_its_arguments_before_any_work(
         (3, r"in the shape \(\)"),
     ],
 )
-def test_every_method_that_reads_cells_checks_their_positions(
-    indices: Any, message: str, small: TokenDiffusion
-) -> None:
+def test_every_method_that_reads_cells_checks_positions(indices: Any, message: str, small: TokenDiffusion) -> None:
     for method in (small.get_latent_representation, small.get_nll, small.get_token_activation, small.deepen):
         with pytest.raises(ValueError, match=message):
             method(indices=indices)

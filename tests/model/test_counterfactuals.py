@@ -113,10 +113,11 @@ def dosed() -> TokenDiffusion:
 
 def test_a_response_grows_with_the_dose_and_transfers_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
-    curve = dosed.dose_response(
-        None, "drug", [0.0, 1.0, 10.0], gene_list=["gene0", "gene5"], indices=controls, n_steps=8, seed=0, silent=True
-    )
-    assert curve.columns.tolist() == ["dose", "gene", "mean", "low", "high"]
+    options = {"indices": controls, "n_steps": 8, "silent": True}
+    with pytest.warns(UserWarning, match="dose 10.1 is beyond the largest measured dose, 10"):
+        curve = dosed.dose_response(None, "drug", [0.0, 1.0, 10.0, 10.1], gene_list=["gene0", "gene5"], **options)
+    assert curve.columns.tolist() == ["dose", "gene", "mean", "low", "high", "extrapolated"]
+    assert (curve["extrapolated"] == (curve["dose"] > 10.0)).all()  # the largest dose given
     assert ((curve["low"] <= curve["mean"]) & (curve["mean"] <= curve["high"])).all()
     rising = curve[curve["gene"] == "gene0"].set_index("dose")["mean"]
     assert rising[0.0] + 0.2 < rising[1.0] < rising[10.0]
@@ -304,9 +305,7 @@ def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDi
     assert adata is not None
     controls = np.flatnonzero((adata.obs["cell_type"] == "c") & (adata.obs["stim"] == "control"))
     before = log_normalise(sparse.csr_matrix(adata.X[controls])).toarray().mean(0)
-    drawn = [
-        log_normalise(predict(treated, None, {"stim": "IFN"}, indices=controls, seed=seed).X) for seed in range(20)
-    ]
+    drawn = [log_normalise(predict(treated, None, {"stim": "IFN"}, indices=controls, seed=s).X) for s in range(20)]
     means = np.stack([cells.toarray().mean(0) for cells in drawn]) - before
     asked = {"cell_type": ["c", "c"], "stim": ["IFN", "control"]}
     response, none = treated.get_mean_response(pd.DataFrame(asked)).to_numpy()

@@ -78,9 +78,7 @@ def test_what_is_no_client_is_named(small: TokenDiffusion, tmp_path: Path) -> No
         small.generate_to(tmp_path / "cells.h5ad", TABLE, client=2, **OPTIONS)
 
 
-def test_without_dask_the_extra_is_named(
-    small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_dask_an_extra_is_named(small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ImportError, match=r"`client` needs Dask: pip install 'scdiffgen\[distributed\]'"):
         small.generate_to(tmp_path / "cells.h5ad", TABLE, client=object(), **OPTIONS)

@@ -15,6 +15,7 @@ from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._held_out_evaluation import remarks_on
 
 MANY = {"a": 300, "b": 20}
+LIKE, UNLIKE = "like other real cells", "unlike other real cells"
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +41,14 @@ def tables(
     """Likelihood and scores of a model, over all and of the labels a and b; the forest on genes sees least."""
     groups = ["overall", "a", "b"]
     likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0, "dirichlet_multinomial": dispersed}, index=groups)
-    least = np.minimum(aucs, 0.5)
-    scores = pd.DataFrame(
-        {"c2st_auc_forest_genes": least, "c2st_auc_forest_pcs": aucs, "novelty": novelty}, index=groups
-    )
+    low = np.minimum(aucs, 0.5)
+    scores = pd.DataFrame({"c2st_auc_forest_genes": low, "c2st_auc_forest_pcs": aucs, "novelty": novelty}, index=groups)
     real = pd.DataFrame({"c2st_auc_forest_genes": 0.5, "c2st_auc_forest_pcs": [0.51, 0.52, 0.53]}, index=groups)
     headers = {name: f"{name}, best at 0.5" for name in scores if name != "novelty"}
     scores = scores.assign(mean_distance=means[0], mean_distance_low=means[1])
     real = real.assign(mean_distance=0.2, mean_distance_high=1.0)
-    scores = scores.assign(**dict.fromkeys(headers.values(), "unlike other real cells"))
+    words = np.select([np.isnan(aucs), np.array(aucs) > 0.7], ["undecided, too few cells", UNLIKE], LIKE)
+    scores = scores.assign(**dict.fromkeys(headers.values(), words))
     index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
     axes = pd.DataFrame({"ratio": ratios, "other_real": 1.0, "genes": "G1, G2, G3", "n": [320, 300, 20]}, index)
     axes = axes.assign(share=share, apart=axes["ratio"] < 0.8)
@@ -71,16 +71,20 @@ FOREST = r"unlike .* \(forest, components AUC {}, other real cells {}; 0 of 20 c
         ({"nats": 1.01, "dispersed": 1.1}, MANY, [r"under the model \(1.010 .* under a multinomial .* \(1.000\)"]),
         ({"aucs": (0.8, 0.5, 0.6)}, MANY, [f"All cells: {FOREST.format('0.80', '0.51')}.$"]),
         ({"aucs": (0.6, 0.5, 0.9)}, MANY, [f"b: {FOREST.format('0.90', '0.53')}. Only 20 real cells."]),
-        ({"ratios": (0.7, 0.5, 0.1)}, MANY, ["^2 of 40 rows of `dispersion` are `apart` from other real cells"]),
+        ({"ratios": (0.7, 0.5, 0.1)}, MANY, ["^2 of 40 rows of `dispersion` differ from other real cells"]),
         ({"ratios": (0.7, 0.9, 0.1)}, MANY, ["Nothing stands out"]),  # of b there are 20 cells
         (
             {"aucs": (0.6, 0.5, np.nan)},
             MANY,
-            ["Nothing stands out", "Too few held-out cells to evaluate these labels separately: b"],
+            ["Nothing stands out", "Undecided, because too few cells were held out: b"],
         ),
         ({"novelty": 0.5}, MANY, ["the model copies.*membership_inference"]),
         ({"means": (4.0, 2.0)}, MANY, [r"squared distance 4.0\) than means of other real cells \(0.2\)"]),
-        ({"narrow": 8}, MANY, ["^All cells: .*8 of 20 components vary too little"]),
+        (
+            {"narrow": 8},
+            MANY,
+            [f"^{who}: less varied .*8 of 20 components vary too little" for who in ("All cells", "a", "b")],
+        ),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, too few to .*: pass more as `adata`"]),
     ],
 )

@@ -104,9 +104,7 @@ def test_latent_diffusion_learns_types_and_has_tokens() -> None:
     cells, options = simulated_cells(200), LatentOptions(latent_dim=2)
     model = trained_model(cells, 100, 50, process=options, plan_kwargs=PLAN, labels_key="cell_type")
     of_a, of_b = np.log(simulated_shares())
-    drawn = [
-        model.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0) for name in ("a", "b")
-    ]
+    drawn = [model.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0) for name in "ab"]
     learned = np.log(shares(drawn[1])) - np.log(shares(drawn[0]))
     assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
     turned = model.predict_perturbation(

@@ -53,9 +53,7 @@ def test_history_is_kept_beside_another_logger(tmp_path: Path) -> None:
         (50, True, [*range(50)]),
     ],
 )
-def test_short_epochs_are_validated_often_enough(
-    n_epochs: int, early_stopping: bool | None, expected: list[int]
-) -> None:
+def test_short_epochs_are_validated_often(n_epochs: int, early_stopping: bool | None, expected: list[int]) -> None:
     model = small_model(simulated_cells(60))
     model.train(n_epochs, early_stopping=early_stopping, plan_kwargs={"max_validation_rise": 1e9}, **QUIET)
     assert model.history["validation_loss"].index.tolist()[: len(expected)] == expected

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,6 +27,18 @@ def test_the_line_is_the_means_in_order_of_dose_and_the_band_runs_from_low_to_hi
     np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[0.1, 6], [1, 7], [10, 4]])
     corners = {tuple(corner) for corner in axis.collections[0].get_paths()[0].vertices}
     assert corners >= {(0.1, 5.75), (0.1, 6.5), (1, 6.75), (1, 7.5), (10, 3.75), (10, 4.5)}
+
+
+def test_extrapolated_doses_are_joined_to_the_measured_curve_by_a_dashed_line(frame: pd.DataFrame) -> None:
+    first, second = dose_response(frame.assign(extrapolated=frame["dose"] > 0.5), ["B", "A"])
+    solid, dashed = first.lines[:2]
+    np.testing.assert_array_equal(solid.get_xydata(), [[0.1, 6]])
+    np.testing.assert_array_equal(dashed.get_xydata(), [[0.1, 6], [1, 7], [10, 4]])
+    assert (solid.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
+    assert [text.get_text() for text in first.get_legend().texts] == ["beyond measured doses"]
+    assert second.get_legend() is None
+    inside = dose_response(frame.assign(extrapolated=False), ["B"])[0]
+    assert len(inside.lines) == 3 and inside.get_legend() is None
 
 
 def test_dose_zero_is_a_point_with_its_interval_and_a_line_at_its_mean(frame: pd.DataFrame) -> None:
@@ -75,9 +88,8 @@ def test_of_many_genes_the_twelve_that_change_most_are_drawn_from_the_largest_ch
     assert len(axes) == 12
     drawn = [abs(changes[int(axis.get_title().removeprefix("gene"))]) for axis in axes]
     assert drawn == sorted(np.abs(changes), reverse=True)[:12]
-    assert [axis.get_title() for axis in dose_response(table.assign(low=0, high=0)[::-1][: 4 * 12])] == [
-        f"gene{i}" for i in range(29, 17, -1)
-    ]
+    few = dose_response(table.assign(low=0, high=0)[::-1][: 4 * 12])
+    assert [axis.get_title() for axis in few] == [f"gene{i}" for i in range(29, 17, -1)]
 
 
 def test_the_unit_is_that_of_the_table_unless_another_is_given(frame: pd.DataFrame) -> None:
@@ -116,12 +128,7 @@ def test_it_draws_into_given_axes_and_writes_a_file(frame: pd.DataFrame, tmp_pat
     ],
 )
 def test_what_cannot_be_drawn_is_named(
-    frame: pd.DataFrame, change: dict[str, float | None], options: dict[str, list[str] | int], message: str
+    frame: pd.DataFrame, change: dict[str, float | None], options: dict[str, Any], message: str
 ) -> None:
-    for column, value in change.items():
-        if value is None:
-            frame = frame.drop(columns=column)
-        else:
-            frame[column] = value
     with pytest.raises(ValueError, match=message):
-        dose_response(frame, **options)
+        dose_response(frame.assign(**change).dropna(axis=1), **options)

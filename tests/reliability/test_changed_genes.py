@@ -65,9 +65,7 @@ def changed(request: pytest.FixtureRequest, tiny: TokenDiffusion, tmp_path: Path
 
 
 @pytest.mark.parametrize("method", list(READING))
-def test_methods_that_read_cells_name_the_change(
-    method: str, changed: tuple[TokenDiffusion, str], tmp_path: Path
-) -> None:
+def test_methods_that_read_cells_name_changes(method: str, changed: tuple[TokenDiffusion, str], tmp_path: Path) -> None:
     model, said = changed
     with pytest.raises(ValueError, match=rf"`adata.var_names` changed after .*: {said}.*`adata.copy\(\)`"):
         READING[method](model, tmp_path)

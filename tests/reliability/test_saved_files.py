@@ -251,9 +251,7 @@ def test_what_occurs_twice_comes_back_twice(tmp_path: Path) -> None:
     np.testing.assert_equal(read_plainly(tmp_path / "data.pt", KINDS), [shared, shared])
 
 
-def test_when_saving_fails_what_was_there_stays(
-    saved: Path, tiny: TokenDiffusion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_saving_fails_the_file_stays(saved: Path, tiny: TokenDiffusion, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (saved / "model.pt").read_bytes()
 
     def disk_is_full(*_: Any, **__: Any) -> None:

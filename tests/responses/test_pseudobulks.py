@@ -119,9 +119,7 @@ def test_no_array_holds_a_sum_over_few_cells(cells: tuple, bulks: Pseudobulks) -
 
 @given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(0, 40), n_columns=st.integers(1, 3))
 @settings(max_examples=50, deadline=None)
-def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_they_keep(
-    seed: int, n_rows: int, n_columns: int
-) -> None:
+def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_is_kept(seed: int, n_rows: int, n_columns: int) -> None:
     rng = np.random.default_rng(seed)
     cell_context, interventions = rng.integers(0, 3, (n_rows, n_columns)), rng.choice([NONE, DRUG], (n_rows, 1))
     doses, n_cells = np.where(interventions == NONE, 0.0, 1.0), rng.choice([1, 5, 19, 20, 50], n_rows)

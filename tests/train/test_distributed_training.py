@@ -71,9 +71,7 @@ def test_the_schedule_is_that_of_one_process(together: list[dict[str, Any]], alo
         np.testing.assert_allclose(process["rates"], alone["rates"])
 
 
-def test_the_losses_are_those_of_one_process_within_noise(
-    together: list[dict[str, Any]], alone: dict[str, Any]
-) -> None:
+def test_losses_are_those_of_one_process_within_noise(together: list[dict[str, Any]], alone: dict[str, Any]) -> None:
     """Epoch by epoch within 3 %, which is what the epochs of one training differ by; the last validation within 1 %."""
     for name, tolerance in (("train_loss", 0.03), ("validation_loss", 0.02)):
         ours, theirs = (np.array(each["history"][name]) for each in (together[0], alone))

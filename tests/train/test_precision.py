@@ -63,9 +63,7 @@ def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: 
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16"])
-def test_training_warns_where_bfloat16_is_slower_with_both_rates(
-    precision: str, rates: dict[torch.dtype, float]
-) -> None:
+def test_training_warns_of_slower_bfloat16_with_both_rates(precision: str, rates: dict[torch.dtype, float]) -> None:
     rates[torch.bfloat16] = 2.5e9
     with pytest.warns(UserWarning, match=r"float32 \(1e\+11 .*bfloat16 \(2\.5e\+09\).*leave `precision` out") as warned:
         losses(precision, {}, max_epochs=1)

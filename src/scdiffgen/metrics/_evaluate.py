@@ -78,8 +78,10 @@ def evaluate(
 
     Verdicts compare intervals. ``"like other real cells"``: the intervals of generated and other real cells overlap, or
     the score is better. ``"like the negative control"``: the interval overlaps that of the worse control or lies beyond
-    it. ``"between"``: neither. ``"unlike other real cells"``: different, without a control. ``"undecided"``: fewer than
-    ten cells, or a score like that of other real cells and the control. Verdicts need intervals and ``"other_real"``.
+    it. ``"between"``: neither. ``"unlike other real cells"``: different, without a control. ``"undecided, too few
+    cells"``: fewer than ten, or the intervals overlap, but that of generated cells extends to the worse control, or to
+    halfway between other real cells and the worst possible score (an AUC of 1). ``"undecided, control like real
+    cells"``: the metric does not distinguish them. Verdicts need intervals and ``"other_real"``.
 
     Raises
     ------

@@ -10,13 +10,14 @@ import pandas as pd
 
 from ._classifiers import CLASSIFIERS, FoldScores
 from ._samples import OVERALL
-from ._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
+from ._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, POWERLESS, TOO_FEW
 from ._spread import WITHIN
 
 NARROW = "less varied than real cells"
-WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # from most to least favourable
+WORSE = (NARROW, BETWEEN, OTHER, CONTROL)  # than other real cells; from most to least favourable
+WORST = (POWERLESS, ALIKE, TOO_FEW, *WORSE)
 FEW_NARROW = 0.1  # accepted share of components with too little variance
-COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#FBE3C0", "#FBE3C0", "#F4B183", "#F4B183"), strict=True))
+COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#EEEEEE", *["#FBE3C0"] * 2, *["#F4B183"] * 2), strict=True))
 STYLE = "background:{};color:#222222;text-align:center"
 
 
@@ -70,7 +71,7 @@ class Evaluation:
             default=None,
         )
         narrow, n_components = self._narrow(group)
-        word = UNDECIDED if worst is None else str(scores[headers[worst]])
+        word = TOO_FEW if worst is None else str(scores[headers[worst]])
         if narrow > FEW_NARROW * n_components:
             word = max(word, NARROW, key=WORST.index)
         aucs = (np.nan, np.nan) if worst is None else (float(scores[worst]), float(real[worst]))
@@ -81,9 +82,8 @@ class Evaluation:
         if self.dispersion is None:
             return 0, 0
         known = self.dispersion.index.unique("group")
-        tables = [
-            self.dispersion.loc[name] for name in ([OVERALL, WITHIN] if group == OVERALL else [group]) if name in known
-        ]
+        names = [name for name in ([OVERALL, WITHIN] if group == OVERALL else [group]) if name in known]
+        tables = [self.dispersion.loc[name] for name in names]
         counts = [(int((t["apart"] & (t["ratio"] < 1)).sum()), int(t["low"].notna().sum())) for t in tables]
         return max(counts, default=(0, 0))
 
@@ -91,13 +91,11 @@ class Evaluation:
         """Write the verdict of each group as a sentence, all cells first."""
         sentences = []
         for row in self.verdict.itertuples():
-            why = []
-            if row.classifier:
-                why.append(f"{row.classifier} AUC {row.auc:.2f}, other real cells {row.auc_other_real:.2f}")
-            if row.n_components:
-                why.append(f"{row.n_narrow} of {row.n_components} components vary too little")
+            auc = f"{row.classifier} AUC {row.auc:.2f}, other real cells {row.auc_other_real:.2f}"
+            narrow = f"{row.n_narrow} of {row.n_components} components vary too little"
+            why = "; ".join([auc] * bool(row.classifier) + [narrow] * bool(row.n_components))
             who = "All cells" if row.Index == OVERALL else row.Index
-            sentences.append(f"{who}: {row.verdict}" + (f" ({'; '.join(why)})" if why else ""))
+            sentences.append(f"{who}: {row.verdict}" + (f" ({why})" if why else ""))
         return sentences
 
     def __repr__(self) -> str:
@@ -109,13 +107,11 @@ class Evaluation:
         if not headers:
             return self.frame.to_html(max_rows=20, float_format="%.3g", na_rep="")
         others = [name for name in headers if name not in CLASSIFIERS][:4]
-        titles = ["cells"] + ["AUC of the least favourable classifier, best at 0.5"] * bool(
-            CLASSIFIERS.keys() & headers
-        )
+        aucs = ["AUC of the least favourable classifier, best at 0.5"] * bool(CLASSIFIERS.keys() & headers)
         of_title = {title: name for name, (_, _, title) in CLASSIFIERS.items()}
-        rows = [[f"<th>{escape(title)}</th>" for title in [*titles, *(headers[name] for name in others)]]]
+        rows = [[f"<th>{escape(title)}</th>" for title in ["cells", *aucs, *map(headers.get, others)]]]
         for group, title in self.verdict["classifier"].items():
-            shown = [of_title.get(title, next(iter(CLASSIFIERS)))] * (len(titles) - 1) + others
+            shown = [of_title.get(title, next(iter(CLASSIFIERS)))] * len(aucs) + others
             n = self.frame.loc[(group, "generated"), "n"]
             rows.append([f"<th>{escape(str(group))} ({n})</th>", *(self._cell(group, m, headers[m]) for m in shown)])
         table = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)

@@ -6,13 +6,9 @@ import pandas as pd
 from ._comparison import METRICS, OF_TRAIN
 from ._input import FEWEST_CELLS
 
-ALIKE, BETWEEN, CONTROL, OTHER = (
-    "like other real cells",
-    "between",
-    "like the negative control",
-    "unlike other real cells",  # without a negative control that the metric distinguishes
-)
-UNDECIDED = "undecided"  # too few cells, or the control scores like other real cells (no power)
+ALIKE, BETWEEN, CONTROL = "like other real cells", "between", "like the negative control"
+OTHER = "unlike other real cells"  # without a negative control that the metric distinguishes
+TOO_FEW, POWERLESS = "undecided, too few cells", "undecided, control like real cells"
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -48,11 +44,11 @@ def _separate(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.DataFr
     return _apart(scores, name, controls, "other_real") & (_of_sources(scores, "n")[controls] >= FEWEST_CELLS)
 
 
-def _distances(scores: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Compute distances from the best value, groups by sources."""
-    values, ideal = _of_sources(scores, name), scores.attrs["ideal"][name]
-    best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=values.index)
-    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
+def _distances(scores: pd.DataFrame, name: str, values: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Compute distances of values, by default the scores (groups by sources), from the best value."""
+    own, ideal = _of_sources(scores, name), scores.attrs["ideal"][name]
+    best = own["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=own.index)
+    away, direction = (own if values is None else values).sub(best, axis=0), scores.attrs["direction"][name]
     # for metrics that are to be low or high, values beyond the best one have distance 0
     return away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
 
@@ -65,6 +61,15 @@ def _apart(scores: pd.DataFrame, name: str, sources: list[str], other: str) -> p
     """Test whether the intervals of sources are disjoint from the interval of another source."""
     low, high = (_of_sources(scores, f"{name}_{end}") for end in ("low", "high"))
     return low[sources].gt(high[other], axis=0) | high[sources].lt(low[other], axis=0)
+
+
+def _precise(scores: pd.DataFrame, name: str) -> pd.Series:
+    """Test whether intervals of generated cells are nearer to other real cells than to the worst possible score."""
+    best, metric = _distances(scores, name)["other_real"], METRICS[name]
+    ends = scores.xs("generated", level="source")[[f"{name}_low", f"{name}_high"]]
+    bounds = pd.DataFrame([(metric.lowest, metric.highest)] * len(ends), ends.index)
+    furthest, worst = (_distances(scores, name, values).max(axis=1, skipna=False) for values in (ends, bounds))
+    return furthest - best < worst - furthest
 
 
 def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
@@ -85,18 +90,17 @@ def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
 def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
     """Return the verdict on generated cells of each group."""
-    distance, values = _distances(scores, name), _of_sources(scores, name)
+    distance, enough = _distances(scores, name), _of_sources(scores, "n")[["generated", "other_real"]] >= FEWEST_CELLS
     off = _apart(scores, name, ["generated"], "other_real")["generated"]
     off &= distance["generated"] > distance["other_real"]  # better than other real cells counts as equal
-    known = values["generated"].notna() & values["other_real"].notna()
-    known &= _of_sources(scores, "n")[["generated", "other_real"]].min(axis=1) >= FEWEST_CELLS
-    words = pd.Series(np.where(off, OTHER, ALIKE), index=values.index)
+    decided = enough.all(axis=1) & (off | _precise(scores, name))
+    words = pd.Series(np.where(off, OTHER, ALIKE), index=distance.index)
     if controls and name not in OF_TRAIN:
         place = _relative(scores, name, controls)
-        separate = _separate(scores, name, controls)
-        worse = distance[controls].where(separate, -np.inf).to_numpy().argmax(axis=1)
+        worse = distance[controls].where(_separate(scores, name, controls), -np.inf).to_numpy().argmax(axis=1)
         apart = _apart(scores, name, controls, "generated").to_numpy()[np.arange(len(worse)), worse]
-        reaches = pd.Series(~apart, index=values.index) | (place >= 1)
+        reaches = pd.Series(~apart, index=distance.index) | (place >= 1)
+        words = words.mask(~off & place.isna(), POWERLESS)
         words = words.mask(off & place.notna(), np.where(reaches, CONTROL, BETWEEN))
-        known &= off | (place.notna() & ~reaches)
-    return words.where(known, UNDECIDED)
+        decided &= off | place.isna() | ~reaches
+    return words.where(decided, TOO_FEW)

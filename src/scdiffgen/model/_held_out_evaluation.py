@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FEW_CELLS = 50  # minimum number of cells of a label
 ENOUGH_CELLS = 100  # minimum number of held-out cells; half of them give the AUC a standard error of 0.06
-SEPARABLE, NOT_NEW = 0.7, 0.8  # AUC; novelty
+NOT_NEW = 0.8  # novelty
 BY_CHANCE = 0.05  # share of the variance, or of the rows of a table, that may be marked by chance
 N_BOOTSTRAP = 200  # number of bootstrap resamples
 SOURCES = ("generated", "other_real")  # negative controls would double the time
@@ -112,9 +112,8 @@ def evaluated_held_out(
         scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
         scored = None if programs is None else programs_of(prepared, "label", programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()
-    return HeldOutEvaluation(
-        likelihood, scores, scores.dispersion, remarks_on(likelihood, scores, n_cells, scored), scored
-    )
+    remarks = remarks_on(likelihood, scores, n_cells, scored)
+    return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
@@ -130,11 +129,8 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
             "The cells of the model are not its training cells in their order, so it is unknown which cells were held "
             "out: load the model with the cells of its training, `load(path, adata)`."
         )
-    if adata is None:
-        known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
-        indices = np.concatenate([np.empty(0), *known]).astype(int)
-    else:
-        indices = np.arange(adata.n_obs)
+    known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
+    indices = np.concatenate([np.empty(0), *known]).astype(int) if adata is None else np.arange(adata.n_obs)
     if not len(indices):
         raise ValueError("No cells were held out in training: pass held-out cells as `adata`.")
     return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
@@ -144,7 +140,8 @@ def remarks_on(
     likelihood: pd.DataFrame, scores: Evaluation, n_cells: Mapping[str, int], programs: pd.DataFrame | None = None
 ) -> list[str]:
     """Write remarks on notable results, given the number of held-out cells of each label."""
-    from scdiffgen.metrics._evaluation import FEW_NARROW
+    from scdiffgen.metrics._evaluation import WORSE
+    from scdiffgen.metrics._score_verdicts import TOO_FEW
 
     remarks, n_all = [], sum(n_cells.values())
     if n_all < ENOUGH_CELLS:
@@ -161,8 +158,7 @@ def remarks_on(
             "more cells."
         )
     for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):
-        is_narrow = label == "overall" and row["n_narrow"] > FEW_NARROW * row["n_components"]
-        if row["auc"] > SEPARABLE or is_narrow:
+        if row["verdict"] in WORSE:
             n = n_cells.get(str(label), n_all)
             remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
@@ -176,17 +172,17 @@ def remarks_on(
         rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
         weights = rows.get("share", pd.Series(1.0, rows.index))
         if len(rows) and weights[rows["apart"]].sum() > BY_CHANCE * weights.sum():
-            remarks.append(f"{rows['apart'].sum()} of {len(rows)} rows of `{name}` are `apart` from other real cells.")
+            remarks.append(f"{rows['apart'].sum()} of {len(rows)} rows of `{name}` differ from other real cells.")
     ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
         remarks.append(
             f"Generated cells are closer to training cells than held-out cells are (ratio {ratio:.2f}): the model "
             "copies. Train fewer epochs, or a smaller network. `metrics.membership_inference` measures the disclosure."
         )
-    remarks = remarks or ["Nothing stands out."]
-    unjudged = [str(label) for label, auc in scores.verdict["auc"].items() if np.isnan(auc)]
-    if unjudged:
-        remarks.append(f"Too few held-out cells to evaluate these labels separately: {', '.join(unjudged)}.")
+    undecided = [str(label) for label, word in scores.verdict["verdict"].items() if word == TOO_FEW]
+    remarks = remarks or ["Nothing stands out."] * ("overall" not in undecided)
+    if undecided:
+        remarks.append(f"Undecided, because too few cells were held out: {', '.join(undecided)}.")
     return remarks
 
 

@@ -182,7 +182,7 @@ class Reading(BaseModelClass):
         dispersion
             ``scores.dispersion``: ratios of the variances of generated and real cells along principal components.
         remarks
-            Notable results in words, with advice.
+            Notable results in words, with advice: each group whose verdict (``scores.verdict``) is unfavourable.
         programs
             :func:`scdiffgen.metrics.gene_programs` of the same cells, if ``programs`` is given.
 

@@ -15,10 +15,10 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Request
-from scdiffgen.data import add_perturbations
+from scdiffgen.conditions import Request, request_table
+from scdiffgen.data import add_perturbations, required_state
 
-from ._cell_request import extend
+from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, generator_from
 from ._counterfactuals import (
     ResponseSource,
@@ -175,8 +175,9 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        One row per dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), and its 95 % bootstrap
-        interval over cells, ``low`` and ``high``. ``.attrs["dose_unit"]`` is the registered unit.
+        One row per dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), its 95 % bootstrap
+        interval over cells, ``low`` and ``high``, and whether the dose is ``extrapolated``, because it exceeds the
+        largest registered dose of the perturbation. ``.attrs["dose_unit"]`` is the registered unit.
 
         {raises_cells}
         ValueError
@@ -186,7 +187,7 @@ class Responding(BaseModelClass):
         --------
         >>> controls = screen.obs["perturbation"] == "control"
         >>> screen_model.dose_response(screen, "A", [0.1, 10.0], indices=controls).columns.tolist()
-        ['dose', 'gene', 'mean', 'low', 'high']
+        ['dose', 'gene', 'mean', 'low', 'high', 'extrapolated']
         """
         require_training(self)
         require_anndata(self, "dose_response")
@@ -203,6 +204,9 @@ class Responding(BaseModelClass):
             request, generator = {dosed.name: perturbation, "dose": dose}, generator_from(seed, self.device)
             predicted = counterfactual_cells(self, sampler, adata, indices, request, source, generator, silent=silent)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
+            ids, encoded, parts, _ = encode(self, request_table(request))[dosed.name]
+            largest = np.asarray(required_state(self.registry, dosed.registry_key)["dose_max"], encoded.dtype)[ids]
+            means["extrapolated"] = (encoded > largest)[parts].any()
             frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
         curves = pd.concat(frames, ignore_index=True)
         curves.attrs["dose_unit"] = dosed.transform.unit

@@ -67,13 +67,13 @@ def dose_response(
     """Draw dose-response curves of mean expression with intervals, one panel per gene.
 
     The dose axis is logarithmic, with a linear part on the left from dose 0 to the smallest positive dose. Dose 0 is a
-    grey point, and a dotted line extends its mean across the panel.
+    grey point, and a dotted line extends its mean across the panel. Extrapolated doses have a dashed line.
 
     Parameters
     ----------
     frame
-        One row per dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low`` and ``high``, as returned by
-        :meth:`scdiffgen.model.TokenDiffusion.dose_response`.
+        One row per dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low``, ``high`` and optionally
+        ``extrapolated``, as returned by :meth:`scdiffgen.model.TokenDiffusion.dose_response`.
     genes
         Gene or genes to draw, in this order. ``None`` draws the 12 genes whose mean changes most between two doses, the
         largest change first, or all genes in their order if there are at most 12.
@@ -101,6 +101,8 @@ def dose_response(
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
+    if axes[0].get_legend_handles_labels()[0]:
+        axes[0].legend(fontsize=8, handlelength=3)
     unit = frame.attrs.get("dose_unit") if dose_unit is None else dose_unit
     for axis in axes[::ncols]:
         axis.set_ylabel("mean log expression")
@@ -125,17 +127,19 @@ def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     if (frame["dose"] < 0).any():
         raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: pass doses of at least 0.")
     for row in frame[frame["gene"].isin(chosen) & frame.duplicated(["gene", "dose"])].itertuples():
-        raise ValueError(
-            f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass the rows of one group of cells."
-        )
+        raise ValueError(f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass the rows of one group.")
     return chosen
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:
-    """Draw one gene: untreated cells as a point, positive doses as a curve with a band."""
+    """Draw one gene: untreated cells as a point, positive doses as a curve with a band, dashed where extrapolated."""
     untreated, treated = curve[curve["dose"] == 0], curve[curve["dose"] > 0]
     axis.fill_between(treated["dose"], treated["low"], treated["high"], color=BLUE, alpha=0.25, linewidth=0)
-    axis.plot(treated["dose"], treated["mean"], color=BLUE, marker="o", markersize=4)
+    beyond = treated.get("extrapolated", pd.Series(False, treated.index)).astype(bool)
+    axis.plot(treated["dose"][~beyond], treated["mean"][~beyond], "o-", color=BLUE, markersize=4)
+    if beyond.any():
+        dashed = pd.concat([treated[~beyond].tail(1), treated[beyond]])
+        axis.plot(dashed["dose"], dashed["mean"], "o--", color=BLUE, markersize=4, label="beyond measured doses")
     for row in untreated.itertuples():
         axis.axhline(row.mean, color=GREY, linewidth=1, linestyle=":")
         axis.vlines(0, row.low, row.high, color=GREY, linewidth=1.5)

@@ -60,8 +60,7 @@ def evaluation_dispersion(
             "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1 and at least ten "
             "cells per side."
         )
-    inches = dispersion_inches(table)
-    axes = [ax] if ax else dispersion_axes(plt.figure(figsize=inches, layout="constrained"), table)
+    axes = [ax] if ax else dispersion_axes(plt.figure(figsize=dispersion_inches(table), layout="constrained"), table)
     draw_dispersion(axes, table)
     return finish(axes, "evaluation_dispersion", show, save)
 
@@ -119,7 +118,7 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     axis.axhline(1, color=GREY, linewidth=0.8)
     axis.vlines(at, rows["low"], rows["high"], color=ORANGE, linewidth=1.4, zorder=3)
     label = "generated cells" + (", within labels" if group == "within" else "")
-    for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "outside the range of real cells")):
+    for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "different from real cells")):
         axis.plot(at[chosen], rows["ratio"][chosen], "o", color=ORANGE, mfc=fill, markersize=5, zorder=4, label=text)
     off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
     for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:4]:
@@ -140,8 +139,7 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     wide = table[["ratio", "low", "high", "apart", "n"]].unstack("component").loc[names]
     ratios, low, high, apart = (wide[name][order].to_numpy() for name in ("ratio", "low", "high", "apart"))
     norm, alpha = LogNorm(1 / WIDEST, WIDEST), np.where((low < 1) & (high > 1), 0.4, 1.0)
-    drawn = ratios.clip(1e-3)
-    axis.imshow(drawn, cmap=DIVERGING, norm=norm, alpha=alpha, aspect="auto", interpolation="nearest")
+    axis.imshow(ratios.clip(1e-3), cmap=DIVERGING, norm=norm, alpha=alpha, aspect="auto", interpolation="nearest")
     row, column = np.nonzero(apart.astype(bool))
     dark = np.abs(np.log(ratios[row, column])) > np.log(WIDEST) / 2
     axis.scatter(column, row, s=6, c=np.where(dark, "white", "black"), linewidths=0)

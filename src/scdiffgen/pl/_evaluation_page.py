@@ -15,22 +15,17 @@ from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import gene_correlations, joint_embedding
+from scdiffgen.pl import _evaluation_panels as panels
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, of_enough_cells
 from scdiffgen.pl._embeddings import draw_embedding, group_names
-from scdiffgen.pl._evaluation_panels import (
-    draw_roc,
-    evaluation_library_size,
-    evaluation_mean_dropout,
-    evaluation_mean_variance,
-)
 from scdiffgen.pl._figure import Save, Show, finish
 from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
 
 PANELS = {  # panels that need real and generated cells only
-    "mean_variance": evaluation_mean_variance,
-    "mean_dropout": evaluation_mean_dropout,
-    "library_size": evaluation_library_size,
+    "mean_variance": panels.evaluation_mean_variance,
+    "mean_dropout": panels.evaluation_mean_dropout,
+    "library_size": panels.evaluation_library_size,
 }
 BASES: tuple[Literal["umap", "pca"], ...] = ("umap", "pca")
 CORRELATIONS = ("correlation_real", "correlation_generated")
@@ -101,7 +96,7 @@ def evaluation(
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
     if scores.folds:
-        draw_roc(axes["roc"], scores.folds)
+        panels.draw_roc(axes["roc"], scores.folds)
     else:
         axes["roc"].set_title("no classifier in `scores`", fontsize=10)
     draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], ratios)

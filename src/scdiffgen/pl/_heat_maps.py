@@ -1,6 +1,7 @@
 """Heat maps: activations of tokens by group, scores by group, correlations of genes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from scdiffgen.metrics._summaries import gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels
 
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
+SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor", "fontsize": 8}  # names of columns
 NO_PLACE = "#E8E8E8"
 GREY_MEANS = "not scored: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
 
@@ -53,7 +55,7 @@ def token_heatmap(
     size = (1.6 + 0.22 * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
     (axis,) = panels(1, 1, size, ax)
     image = axis.imshow(means.T, cmap=DIVERGING, norm=CenteredNorm(), aspect="auto", interpolation="nearest")
-    axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
+    axis.set_xticks(range(len(means)), means.index, **SLANTED)
     axis.set_yticks(range(len(chosen)), labels, fontsize=8 if len(chosen) <= 32 else 7)
     axis.tick_params(length=0)
     shrink = min(1.0, 2.0 / (row * len(chosen)))
@@ -97,7 +99,7 @@ def evaluation_scores(
         score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > 0.75 else "black"
         text = "–" if np.isnan(score) else f"{score:.{3 if abs(score) < 0.1 else 2}f}"
         axis.text(column, row, text, color=colour, fontsize=6.5, ha="center", va="center")
-    axis.set_xticks(range(len(values.columns)), _metric_labels(scores), rotation=90, fontsize=8)
+    axis.set_xticks(range(len(values.columns)), _metric_labels(scores), **SLANTED)
     axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
     axis.set_title("scores of generated cells", fontsize=10)
     axis.set_xlabel("↓ lower, ↑ higher, → this value is best", fontsize=7)
@@ -162,16 +164,14 @@ def evaluation_gene_correlation(
     >>> axes = evaluation_gene_correlation(adata[::2], adata[1::2], layer="counts")
     """
     correlations = gene_correlations(real, generated, n_genes, layer=layer)
-    axes = panels(2, 2, (4.9, 4.5))
+    axes = panels(2, 2, (5.1, 5.1))
     symbols = pd.Series(symbols_of(real, gene_symbols, "real"), index=real.var_names)
     names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= 40 else None
     draw_correlations(axes, correlations, names)
     return finish(axes, "evaluation_gene_correlation", show, save)
 
 
-def draw_correlations(
-    axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Sequence[str] | None = None
-) -> None:
+def draw_correlations(axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Names = None) -> None:
     """Draw both matrices in the order of the real one, on one scale up to the 98 % quantile of correlations."""
     order = _leaf_order(correlations[0].to_numpy())
     strengths = np.abs([matrix.to_numpy()[~np.eye(len(order), dtype=bool)] for matrix in correlations])
@@ -182,8 +182,11 @@ def draw_correlations(
         axis.set_title(title, fontsize=10)
         axis.set(xticks=[], yticks=[])
     if names is not None:
-        axes[0].set_yticks(range(len(order)), [names[i] for i in order], fontsize=7)
-        axes[0].tick_params(axis="y", length=0)
+        ordered = [names[i] for i in order]
+        axes[0].set_yticks(range(len(order)), ordered, fontsize=6.5)
+        for axis in axes:
+            axis.set_xticks(range(len(order)), ordered, fontsize=6.5, rotation=90)
+            axis.tick_params(length=0)
     colour_bar(image, list(axes), "correlation", shrink=0.7, aspect=15, extend="both")
 
 
