@@ -14,7 +14,7 @@ from scdiffgen._messages import counted, listed
 Treatment = dict[str, float]
 
 SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # outside, squares under- or overflow in single precision
-MOST_PARTS = 100  # of a combination: each pair of parts is an interaction term, 4,950 pairs per cell
+MOST_PARTS = 100  # maximum parts of a combination, because each of the 4,950 pairs is an interaction term
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class ColumnsField(BaseAnnDataField):
     is_number = False
     missing_as_text = ("nan", "none", "null", "<na>")
     argument = ""  # argument that names the columns
-    counted = ""  # entry of the state whose length is the summary statistic
+    counted = ""  # name of the list in the state that is counted by the summary statistic
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
         super().__init__()

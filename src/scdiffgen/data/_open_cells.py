@@ -1,4 +1,4 @@
-"""Open cells in files as an AnnData whose counts stay on disk."""
+"""AnnData of cells in files, with counts on disk."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def read_treatments(
         if treatment:
             entries_of_row = tuple(map(_stripped, row[: len(columns)]))
             spelled.setdefault(syntax.name(treatment), Counter())[entries_of_row] += n_cells
-    return Treatments(distinct, codes, {name: found.most_common(1)[0][0] for name, found in spelled.items()})
+    return Treatments(distinct, codes, {name: counter.most_common(1)[0][0] for name, counter in spelled.items()})
 
 
 def _with_advice(error: ValueError, names: Sequence[Any], syntax: PerturbationSyntax) -> str:

@@ -78,7 +78,7 @@ def warn_of_screen_design(manager: AnnDataManager) -> None:
 
 
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
-    """Warn once of requested groups with few, but some, training cells (``n_cells`` over all batches)."""
+    """Warn once of requested groups with few training cells, but at least one (``n_cells`` over all batches)."""
     groups = table[_compared(registry, table)]
     if groups.empty:
         return

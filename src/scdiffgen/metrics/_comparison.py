@@ -215,7 +215,7 @@ METRICS: dict[str, Metric] = {
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
 EVALUATION_METRICS = tuple(METRICS)
-HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # of `evaluate`, by default
+HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # defaults of `evaluate`
 ALL = "all"
 
 

@@ -214,27 +214,27 @@ class TrainingResponses:
 
     def baselines(self, target: Condition, control: Vector) -> dict[str, Vector]:
         """Compute all applicable baseline changes of a target, given the mean ``control`` of its control cells."""
-        here = [c for c in self.means if c.context == target.context]
+        siblings = [c for c in self.means if c.context == target.context]
         elsewhere = [c for c in self.means if c[1:] == target[1:]]  # excludes the target, which is held out
         shifts = {"no_change": np.zeros_like(control)}
         if self.means:
-            shifts["train_mean"] = np.mean([self.shift(c) for c in here or self.means], axis=0)
+            shifts["train_mean"] = np.mean([self.shift(c) for c in siblings or self.means], axis=0)
         if elsewhere:
             measured = [self.shift(c) for c in elsewhere]
             shifts["other_contexts"] = np.mean(measured, axis=0)
             distances = [np.linalg.norm(self.controls[c.context] - control) for c in elsewhere]
             shifts["nearest_context"] = measured[int(np.argmin(distances))]
             shifts["similar_contexts"] = context_shift(control, [self.controls[c.context] for c in elsewhere], measured)
-        singles = {c.perturbation: self.shift(c) for c in here if len(c.parts) == 1 and c.dose == target.dose}
+        singles = {c.perturbation: self.shift(c) for c in siblings if len(c.parts) == 1 and c.dose == target.dose}
         if len(target.parts) > 1 and set(target.parts) <= set(singles):
             shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)
         at = {gene: i for i, gene in enumerate(self.genes)}
-        of_genes = [c for c in here if set(c.parts) <= set(at)]
-        if set(target.parts) <= set(at) and len(of_genes) > 1:
-            positions = [[at[gene] for gene in c.parts] for c in of_genes]
-            means, wanted = [self.means[c] for c in of_genes], [at[gene] for gene in target.parts]
+        gene_targets = [c for c in siblings if set(c.parts) <= set(at)]
+        if set(target.parts) <= set(at) and len(gene_targets) > 1:
+            positions = [[at[gene] for gene in c.parts] for c in gene_targets]
+            means, wanted = [self.means[c] for c in gene_targets], [at[gene] for gene in target.parts]
             shifts["linear"] = linear_shift(means, self.controls[target.context], positions, wanted)
-        doses = {c.dose: self.shift(c) for c in here if c.perturbation == target.perturbation and c.dose}
+        doses = {c.dose: self.shift(c) for c in siblings if c.perturbation == target.perturbation and c.dose}
         if target.dose is not None and doses:
             shifts["dose_interpolation"] = dose_shift(target.dose, [*doses], [*doses.values()])
         return shifts

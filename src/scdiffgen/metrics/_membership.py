@@ -116,14 +116,14 @@ def membership_inference(
             f"{n_cells[0]} cells each of `train` and `held_out` can be attacked, with {n_cells[1]} of `held_out` as "
             f"reference and {n_cells[2]} `generated`: pass at least {FEWEST_CELLS} of each, with the same labels."
         )
-    real, made = (log_normalise(counts, dtype=np.float32) for counts in (vstack([known, other]).tocsr(), drawn))
+    real, new = (log_normalise(counts, dtype=np.float32) for counts in (vstack([known, other]).tocsr(), drawn))
     unit, units = pd.factorize(attacked["donor"])[0], attacked.drop_duplicates("donor")
     is_member, rng = units["is_member"].to_numpy(), np.random.default_rng(seed)
     is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # cells to fit the classifier
     weights = np.empty((1 + n_bootstrap, len(units)))
     for side in (is_member, ~is_member):
         weights[:, side] = bootstrap_weights(side.sum(), n_bootstrap, rng)
-    pairs = (made, real[reference.index]), (real[fake.index], real[rest.index])
+    pairs = (new, real[reference.index]), (real[fake.index], real[rest.index])
     scores = [_scores(real[attacked.index], attacked, is_fitted[unit], *pair) for pair in pairs]
     by_level = {"cell": (unit, scores)}
     if donor_key is not None:

@@ -131,7 +131,7 @@ def rank_genes(treated: Matrix, control: Matrix) -> GeneTests:
 
 
 def scanpy_tests(expression: Matrix, labels: NDArray, field: str, **options: Any) -> dict[str, Vector]:
-    """Test every gene by scanpy's ``rank_genes_groups``: a field of its result (genes,) for each label."""
+    """Test every gene by scanpy's ``rank_genes_groups``, and return a field of the result (genes,) by label."""
     import scanpy as sc
 
     cells = AnnData(sparse.csr_matrix(expression))

@@ -47,7 +47,7 @@ class TrainingSummary:
     token_genes: TokenGenes
     learned_interventions: Mapping[str, np.ndarray]  # ids of interventions in all training runs
     library_from_tokens: LibraryRegressions  # for models of several modalities
-    reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
+    reference_pseudobulks: Pseudobulks | None = None  # pseudobulks of the reference of a query model
     deep_columns: CountRegressions = field(default_factory=dict)  # for models of several modalities
     shares: ShareCalibrations = field(default_factory=dict)  # for models of several modalities
 

@@ -23,7 +23,7 @@ CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain m
 
 @dataclass(frozen=True)
 class CellResponses:
-    """Responses of a minibatch by group; ``None`` for groups whose response the network predicts."""
+    """Responses of a minibatch by group; ``None`` for groups with a response predicted by the network."""
 
     group_of: np.ndarray  # (cells,)
     responses: Sequence[Response | None]

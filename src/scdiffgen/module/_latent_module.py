@@ -153,8 +153,8 @@ class LatentModule(VectorModule):
     ) -> Tensor:
         """Add noise until a fraction ``keep`` (default 0) of the variance is signal, then denoise by ``after``."""
         library, vector = self.library(cells), self.to_vector(cells)
-        moved = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
-        return self.to_counts(moved, library, generator)
+        vector = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
+        return self.to_counts(vector, library, generator)
 
     @torch.no_grad()
     def to_vector(self, counts: Tensor) -> Tensor:

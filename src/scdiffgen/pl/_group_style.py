@@ -48,7 +48,7 @@ def legend_inches(names: Sequence[str]) -> float:
 
 
 def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
-    """Add a legend of groups beside a figure, with numbers if they are numbered."""
+    """Add a legend of groups next to a figure, with numbers for numbered groups."""
     labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
     figure.legend(
         handles=dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),

@@ -29,7 +29,7 @@ class MeasuredContexts(NamedTuple):
     variance: np.ndarray  # (contexts, genes): sampling variance of the change
     at_depth: np.ndarray  # (contexts, genes): change at equal sequencing depth
     log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
-    states: Sequence[tuple[StateMoments, StateMoments]]  # of treated and of untreated cells
+    states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
     confounded: bool  # whether no batch has both treated and untreated cells
 
     def without(self, row: int) -> MeasuredContexts:

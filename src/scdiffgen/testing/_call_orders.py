@@ -12,7 +12,7 @@ except ImportError as error:
 
 
 class CallOrders(stateful.RuleBasedStateMachine):
-    """State machine of one model, whose results equal those of a copy saved after the last training."""
+    """State machine of a model with the same results as a copy saved after the last training."""
 
     contract: Any
 

@@ -168,10 +168,10 @@ def _power_table(outcomes: pd.DataFrame, alpha: float) -> pd.DataFrame:
         unchanged, by_replicate = genes["effect"] == 0, genes.groupby("replicate")["found"]
         false = (genes["found"] & unchanged).groupby(genes["replicate"]).sum() / by_replicate.sum().clip(lower=1)
         type_1 = (genes.loc[unchanged, "p"].dropna() < alpha).mean()
-        found = genes[~unchanged].groupby("effect")["found"].agg(["mean", "sum", "size"])
-        for effect, (mean, hits, n_genes) in found.iterrows():
-            detectable = np.abs(found.index[(found["mean"] >= 0.8) & (found.index * effect > 0)]).min()
+        rates = genes[~unchanged].groupby("effect")["found"].agg(["mean", "sum", "size"])
+        for effect, (mean, hits, n_genes) in rates.iterrows():
+            detectable = np.abs(rates.index[(rates["mean"] >= 0.8) & (rates.index * effect > 0)]).min()
             low, high = stats.binomtest(int(hits), int(n_genes)).proportion_ci(method="wilson")
-            of_design = [genes["mean_counts"].median(), effect, mean, low, high, int(n_genes)]
-            rows.append([*design, *of_design, false.mean(), type_1, detectable])
+            estimate = [genes["mean_counts"].median(), effect, mean, low, high, int(n_genes)]
+            rows.append([*design, *estimate, false.mean(), type_1, detectable])
     return pd.DataFrame(rows, columns=[*DESIGN, *COLUMNS])

@@ -30,7 +30,7 @@ def cell_loader(
     block_size: int = BLOCK_SIZE,
     n_blocks: int = N_BLOCKS,
     generator: torch.Generator | None = None,
-    **options: Any,  # of scvi-tools' AnnDataLoader; for counts on disk, only those in FOLLOWED are used
+    **options: Any,  # options of scvi-tools' AnnDataLoader; for counts on disk, only FOLLOWED are used
 ) -> AnnDataLoader | BlockLoader:
     """Make a loader of registered cells: scvi-tools' loader for counts in memory, a block loader for counts on disk."""
     if not counts_on_disk(manager):
