@@ -20,7 +20,7 @@ from scdiffgen.data._registered import (
     required_state,
 )
 
-FEWEST_CELLS = 20  # of a group; also the minimum for pseudobulks
+FEWEST_CELLS = 20  # minimum number of cells of a group, also for pseudobulks
 NOT_GROUPED = (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.TEXT)
 
 
@@ -38,13 +38,13 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     first = np.flatnonzero(~codes.duplicated())[small]
     warn_user(
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
-        f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned of so few, and "
-        "a label of fewer than 5 is generated like its neighbours: merge groups, or judge what is generated with care."
+        f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned from so few, and "
+        "labels with fewer than 5 cells are generated like similar labels: merge groups, or check generated cells."
     )
 
 
 def warn_of_screen_design(manager: AnnDataManager) -> None:
-    """Warn once of treatments that share no batch with control cells, and of registrations without transfer."""
+    """Warn once of treatments without control cells in the same batch, and of registrations without transfer."""
     specs = {spec.registry_key: spec for spec in condition_specs(manager)}
     numbers = [spec.name for spec in specs.values() if spec.is_number]
     if REGISTRY_KEYS.PERTURBATION in specs and (numbers or modality_names(manager.registry)):
@@ -59,7 +59,7 @@ def warn_of_screen_design(manager: AnnDataManager) -> None:
     known = registered_conditions(manager)
     codes = group_codes([perturbation], known)
     treatments = codes[~codes.duplicated()].to_numpy()
-    has_cells = np.zeros((len(treatments), batch.n_categories), dtype=bool)  # in each batch
+    has_cells = np.zeros((len(treatments), batch.n_categories), dtype=bool)  # (treatments, batches)
     has_cells[codes.groupby(list(codes), sort=False).ngroup(), known[batch.name].ids[:, 0]] = True
     is_control = (treatments < 0).all(axis=1)
     has_controls = has_cells[is_control].any(axis=0)
