@@ -108,7 +108,7 @@ def test_a_file_from_people_you_trust_may_run_code(
 
 def test_the_refusal_names_what_the_file_would_call_and_the_way_out(saved: Path, tmp_path: Path) -> None:
     IN_PLACES[0](saved, Runs(tmp_path / "was_run"))
-    with pytest.raises(ValueError, match=r"plain data \('posix.mkdir'\), and.*load\(\.\.\., safe=False\)"):
+    with pytest.raises(ValueError, match=r"plain data \('posix.mkdir'\), so.*load\(\.\.\., safe=False\)"):
         load(saved)
 
 
