@@ -56,14 +56,6 @@ def test_every_stage_gets_the_same_share_and_all_fit_into_the_time(stages: Stage
     assert sum(stages.took.values()) == pytest.approx(1000 + 2 * START_UP, rel=0.01)
 
 
-def test_without_a_time_the_recommended_lengths_are_run(stages: Stages) -> None:
-    stages.seconds = None
-    for stage in FULL:
-        stages.time(stage, stages.trainings[stage], few=1)
-        stages.run(stage, stages.trainings[stage])
-    assert stages.lengths == FULL
-
-
 @pytest.mark.parametrize("seconds", [0.01, None])
 def test_a_program_is_driven_through_its_stages_and_its_cells_are_written(
     job: Job, seconds: float | None, monkeypatch: pytest.MonkeyPatch
@@ -159,15 +151,10 @@ def test_a_program_for_responses_is_driven_and_its_cells_are_written(
 
 
 def test_expected_expression_is_that_of_the_counts_that_are_drawn() -> None:
-    train = AnnData(
-        sparse.csr_matrix(np.full((4000, 3), 50.0)),
-        pd.DataFrame({"response": "control", "context": "b"}, [*map(str, range(4000))]),
-    )
-    job = _responses.Job(train, [], 1.0, 0, Path())
-    shares = np.array([0.2, 0.3, 0.5])
-    counts = _responses.drawn(
-        job, _responses.Predicted(np.log1p(1e4 * np.tile(shares, (4000, 1)))), _responses.Target("stim", "b")
-    )
+    obs = pd.DataFrame({"response": "control", "context": "b"}, [*map(str, range(4000))])
+    train, shares = AnnData(sparse.csr_matrix(np.full((4000, 3), 50.0)), obs), np.array([0.2, 0.3, 0.5])
+    job, predicted = _responses.Job(train, [], 1.0, 0, Path()), np.log1p(1e4 * np.tile(shares, (4000, 1)))
+    counts = _responses.drawn(job, _responses.Predicted(predicted), _responses.Target("stim", "b"))
     np.testing.assert_allclose(counts.mean(axis=0), 150 * shares, rtol=0.02)
 
 

@@ -18,6 +18,7 @@ DESIGNS = {  # untreated and treated cells of each batch, in each context
     "partly crossed": [(150, 150), (150, 150), (0, 300)],
     "lanes": [(380, 20), (20, 380)],
     "small batches": [(15, 6), (6, 15)] * 20,
+    "few treated cells in each batch": [(60, 18), (90, 4), (40, 12)],
     "small batches, some of one arm": [(12, 12)] * 8 + [(18, 0), (0, 18)] * 3,
 }
 PLATE_AN_ARM = [(300, 0), (0, 300)]
@@ -50,6 +51,18 @@ def test_batch_effects_are_no_responses(design: str, n_contexts: int) -> None:
         found = estimator.predict("x", context)
         assert_right(found.change, truth, len(DESIGNS[design]))
         assert not found.cautions and found.source == "measured"
+
+
+@pytest.mark.parametrize("n_untreated", [12, 60])
+def test_few_cells_of_two_drugs_in_each_batch_measure_the_responses_of_their_type(n_untreated: int) -> None:
+    simulated, drugs = drug_screen(4), {"control": (n_untreated, n_untreated), "own": (18, 4), "y": (3, 19)}
+    simulated.factors["own"] = np.roll(simulated.factors["x"], -1)  # the last type responds to "x" by another gene
+    large = [(context, batch, arm, 60) for context in "abc" for batch in (0, 1) for arm in ("control", "x")]
+    small = [("d", batch, arm, n) for arm, of_batch in drugs.items() for batch, n in enumerate(of_batch)]
+    counts, obs = simulated.cells(np.random.default_rng(0), large + small)
+    estimator = ResponseEstimator.fit(counts, obs["type"], obs["batch"], obs["drug"].replace("own", "x"))
+    for drug, truth in (("x", simulated.change("d", "own")), ("y", simulated.change("d", "control"))):
+        assert np.abs(estimator.predict(drug, "d").change - truth).max() < 0.25
 
 
 @pytest.mark.parametrize("n_contexts", [1, 4])

@@ -106,7 +106,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
         tables = bulks.log_mean, bulks.log_variance, bulks.share
         if (
             any(table.shape != (len(bulks.n_cells), bulks.n_genes) for table in tables)
-            or not all(np.isfinite(array).all() for array in vars(bulks).values())
+            or not all(np.isfinite(array).all() for array in bulks.to_plain().values())
             or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
         ):
             raise ValueError("invalid pseudobulks")

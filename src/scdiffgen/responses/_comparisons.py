@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from scdiffgen._codes import Code, backoff_levels, distinct_rows
 
 from ._expression_curves import depth_effect
-from ._predictors import Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
+from ._predictors import TINY, Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, Prediction, james_stein, shrink_noise, spread, stack
 
@@ -126,8 +127,7 @@ class Comparisons:
         for which in np.unique(context_of[treated]):
             in_context = context_of == which
             arms, matched = self._match(in_context & treated, in_context & untreated)
-            n_cells = [bulks.n_cells[arm > 0].sum() for arm in arms]
-            if min(n_cells) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
+            if min(bulks.n_cells[arm > 0].sum() for arm in arms) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
                 continue
             (after, noise), (before, noise_before) = map(bulks.mean, arms)
             log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in arms))
@@ -140,19 +140,23 @@ class Comparisons:
         chosen = [row[1:] for row in rows if row[0] == crossed]
         if not chosen:
             return None
-        moments = [row[-1] for row in chosen]
-        arrays = zip(*(row[:-1] for row in chosen), strict=True)
+        *arrays, moments = zip(*chosen, strict=True)
         codes, before, change, variance, at_depth, log_ratio = map(np.stack, arrays)
         return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, moments, not crossed)
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""
-        # Each batch has the same total weight in both arms, and weight 0 if it lacks an arm.
-        n_cells, cell_context = self.bulks.n_cells, self.bulks.cell_context[:, list(self.batches)]
-        batch_of = distinct_rows(cell_context)[1]
-        totals = [np.bincount(batch_of, n_cells * arm) for arm in (treated, untreated)]
-        both = np.minimum(*totals) > 0
-        if not both.any():
+        # Each batch has the same weight in both arms: 0 if it lacks an arm, as have groups that are pooled over it.
+        n_cells, in_batch = self.bulks.n_cells, self.bulks.in_batch
+        if in_batch is None:
+            batch_of = distinct_rows(self.bulks.cell_context[:, list(self.batches)])[1]
+            in_batch = n_cells[:, None] * pd.get_dummies(batch_of).to_numpy()
+        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), TINY)  # of the batches in a group
+        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), TINY) for arm in (treated, untreated))
+        is_covered = ~((in_batch > 0) @ (n_untreated <= TINY))
+        after = treated * is_covered * (in_batch @ (n_untreated / (n_treated + n_untreated)))
+        before = untreated * (in_batch @ (after @ shares / n_untreated))
+        n_unmatched = np.abs((after - before) @ shares).sum() / 2
+        if not after.any() or n_unmatched * MIN_CELLS > after.sum():  # more than one cell in twenty
             return [n_cells * treated, n_cells * untreated], False
-        treated_share, untreated_share = (total / np.maximum(sum(totals), 1) for total in totals)
-        return [n_cells * treated * untreated_share[batch_of], n_cells * untreated * treated_share[batch_of]], True
+        return [after, before], True

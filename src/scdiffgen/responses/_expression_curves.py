@@ -72,12 +72,7 @@ def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def apply_response(
-    counts: sparse.csr_matrix,
-    before: np.ndarray,
-    after: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    keep_library: bool = False,
+    counts: sparse.csr_matrix, before: np.ndarray, after: np.ndarray, rng: np.random.Generator, *, keep_library: bool
 ) -> sparse.csr_matrix:
     """Resample counts from shares ``before`` to ``after``; library sizes change unless ``keep_library``."""
     if keep_library:

@@ -55,14 +55,12 @@ class ConditionGroups(NamedTuple):
         # Cells of batches with one arm are not pooled with cells of batches with both arms.
         columns = np.arange(self.cell_context.shape[1])
         context = np.setdiff1d(columns, batches)
-        one_armed, comparable = self._arms(context)
+        one_armed = self._one_armed(context)
         group_of, groups = np.full(len(n_cells), -1), [self.take(np.arange(0))]
         for kept in [columns, *backoff_levels(context)]:
             left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
             coarser = np.full_like(self.cell_context[left], Code.MISSING)
             coarser[:, kept] = self.cell_context[left][:, kept]
-            if len(kept) < len(columns):  # different codes keep arms without a shared batch apart
-                coarser[:, batches] = np.where(comparable[left], Code.MISSING, Code.ABSENT)[:, None]
             pooled, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
             large = np.bincount(which, n_cells[left], len(pooled.doses)) >= MIN_CELLS
             first = sum(len(group.doses) for group in groups)
@@ -70,13 +68,12 @@ class ConditionGroups(NamedTuple):
             groups.append(pooled.take(np.flatnonzero(large)))
         return ConditionGroups(*map(np.concatenate, zip(*groups, strict=True))), group_of
 
-    def _arms(self, context: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mark rows of one-armed batches in contexts with two-armed batches, and rows comparable within batches."""
+    def _one_armed(self, context: np.ndarray) -> np.ndarray:
+        """Mark rows of one-armed batches in contexts with two-armed batches ``(rows,)``."""
         untreated = have_exactly(self.interventions, [])
         context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.cell_context[:, context], self.cell_context))
         both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (untreated, ~untreated)))
-        crossed = np.bincount(context_of, both[batch_of])[context_of] > 0
-        return crossed & ~both[batch_of], crossed | untreated
+        return (np.bincount(context_of, both[batch_of])[context_of] > 0) & ~both[batch_of]
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,7 @@ class Pseudobulks:
     state_mean: np.ndarray  # (groups, states): this and the next two as in StateMoments
     state_square: np.ndarray  # (groups, states, states)
     state_product: np.ndarray  # (groups, states, genes)
+    in_batch: np.ndarray | None = None  # (groups, batches): weight of the cells in each batch; None in earlier versions
 
     @property
     def n_genes(self) -> int:
@@ -131,15 +129,14 @@ class Pseudobulks:
 
     def to_plain(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
-        return dict(vars(self))
+        return {name: array for name, array in vars(self).items() if array is not None}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks | None:
         """Undo :meth:`to_plain`; return None, with a warning, for files of earlier versions."""
         plain = {"cell_context" if name == "identity" else name: array for name, array in plain.items()}  # earlier name
-        if {*plain} != {part.name for part in fields(cls)}:
-            message = "The model has pseudobulks of an earlier version: train it again to transfer responses."
-            warn_user(message)
+        if {*plain, "in_batch"} != {part.name for part in fields(cls)}:
+            warn_user("The model has pseudobulks of an earlier version: train it again to transfer responses.")
             return None
         return cls(**plain)
 
@@ -153,8 +150,11 @@ class Pseudobulks:
             "interventions": np.pad(others.interventions, more, constant_values=Code.ABSENT),
             "doses": np.pad(others.doses, more),
         }
-        by_group = {name: array for name, array in vars(self).items() if name != "state_loadings"}
-        return replace(self, **{name: np.concatenate([array, widened[name]]) for name, array in by_group.items()})
+        by_group = {name: array for name, array in vars(self).items() if name not in ("state_loadings", "in_batch")}
+        joined = {name: np.concatenate([array, widened[name]]) for name, array in by_group.items()}
+        batches = [pd.DataFrame(bulks.in_batch) for bulks in (self, others) if bulks.in_batch is not None]
+        in_batch = pd.concat(batches).fillna(0.0).to_numpy() if len(batches) == 2 else None
+        return replace(self, **joined, in_batch=in_batch)
 
 
 class PseudobulkSums:
@@ -167,9 +167,11 @@ class PseudobulkSums:
         n_groups = len(self.groups.doses)
         self.untreated = have_exactly(self.groups.interventions, [])
         self.fits = 0 < (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
-        self.weights = self._overlap_weights(cells) if self.fits else np.ones(len(group_of))
-        self.log_library = np.zeros(n_groups)
-        self.sums = np.zeros((3, n_groups if self.fits else 0, n_genes))
+        self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))
+        batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
+        self.in_batch = np.zeros((n_groups + 1, batch_of.max(initial=0) + 1))  # the last row is for cells of no group
+        np.add.at(self.in_batch, (self.group_of, batch_of), self.weights)
+        self.log_library, self.sums = np.zeros(n_groups), np.zeros((3, n_groups if self.fits else 0, n_genes))
         at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
         self.held: list[sparse.csr_matrix] = []
         rank = pd.Series(self.group_of).groupby(self.group_of).cumcount().to_numpy()
@@ -190,15 +192,15 @@ class PseudobulkSums:
             total[groups[groups >= 0]] += (belongs @ part).toarray()
         self.held.append(sparse.csr_matrix(counts)[np.isin(rows, self.held_rows)])
 
-    def _overlap_weights(self, cells: ConditionGroups) -> np.ndarray:
-        """Compute overlap weights of cells, which give each pooled batch the same total weight in both arms."""
+    def _overlap_weights(self, cells: ConditionGroups, row_of: np.ndarray) -> np.ndarray:
+        """Compute overlap weights of cells, which give each pooled batch the same total weight under each treatment."""
         is_pooled = (self.groups.cell_context[:, self.batches] == Code.MISSING).any(1)
         pooled = is_pooled[self.group_of] & (self.group_of >= 0)
         treated = ~have_exactly(cells.interventions, [])
         batch_of = distinct_rows(cells.cell_context)[1]
         n_treated, n_untreated = (np.bincount(batch_of, pooled & arm)[batch_of] for arm in (treated, ~treated))
-        overlap = np.where(treated, n_untreated, n_treated) / np.maximum(n_treated + n_untreated, 1)
-        weights = np.where(pooled, overlap, 1.0)
+        overlap = n_treated * n_untreated / np.maximum(n_treated + n_untreated, 1)
+        weights = np.where(pooled, overlap / np.maximum(np.bincount(row_of, pooled)[row_of], 1), 1.0)
         total = np.bincount(self.group_of + 1, weights, len(self.groups.doses) + 1)[self.group_of + 1]
         return np.where(total > 0, weights, 1.0)
 
@@ -214,7 +216,7 @@ class PseudobulkSums:
         curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
         arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
-        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
+        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, self.in_batch[:-1])
         if reference is not None and reference.n_genes == bulks.n_genes:
             loadings = reference.state_loadings
         else:
@@ -261,5 +263,4 @@ def _state_moments(
         rows = group_of == group
         mean[group], square[group] = states[rows].mean(0), states[rows].T @ states[rows] / rows.sum()
         product[group] = (expression[rows].T @ states[rows]).T / rows.sum()
-    moments = {"state_mean": mean, "state_square": square, "state_product": product}
-    return {"state_loadings": loadings, **moments}
+    return {"state_loadings": loadings, "state_mean": mean, "state_square": square, "state_product": product}
