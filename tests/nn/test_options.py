@@ -19,7 +19,7 @@ from scdiffgen.nn import NetworkOptions, NetworkSize, ReadoutOptions
             for name in ("number_embedding", "level_embedding")
         ),
         ({"expression_embedding": "log1p"}, r"`expression_embedding` is 'log1p': pass one of \['sinusoidal'.*None\]"),
-        ({"attention_numbers": "rotated"}, r"`attention_numbers` is 'rotated', which changes nothing .* Pass `cond"),
+        ({"attention_numbers": "rotated"}, r"`attention_numbers` is 'rotated', which has no effect .* Pass `cond"),
     ],
 )
 def test_choices_that_are_none_are_named(options: dict[str, Any], message: str) -> None:

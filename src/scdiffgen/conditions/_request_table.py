@@ -8,10 +8,10 @@ import pandas as pd
 
 from scdiffgen._messages import listed
 
-N_CELLS = "n_cells"
-MOST_CELLS = 2**31 - 1
+N_CELLS, MOST_CELLS = "n_cells", 2**31 - 1
 UNSEEN = "unseen_in_training"  # column: whether no training cell had the requested categories
 DRAWN = "drawn_conditions"  # column: names of conditions that were drawn, not requested
+ADDED = (UNSEEN, DRAWN, "response_source", "response_check")  # columns that describe generated cells
 
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
@@ -55,7 +55,7 @@ def _as_frame(conditions: Request) -> pd.DataFrame:
         raise ValueError(
             f"`conditions` has columns twice: {listed(conditions.columns[conditions.columns.duplicated()])}."
         )
-    return conditions.drop(columns=[UNSEEN, DRAWN], errors="ignore").reset_index(drop=True)
+    return conditions.drop(columns=[*ADDED], errors="ignore").reset_index(drop=True)
 
 
 def _is_positive_integer(value: Any) -> bool:

@@ -20,7 +20,7 @@ from scvi.data.fields import BaseAnnDataField
 
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import DRAWN, N_CELLS, UNSEEN, PerturbationSyntax
+from scdiffgen.conditions import ADDED, N_CELLS, PerturbationSyntax
 from scdiffgen.data import _covariate_fields as covariates
 from scdiffgen.data._columns_field import ColumnsField
 from scdiffgen.data._count_checks import blocks, each_once, row_totals
@@ -69,7 +69,7 @@ class SetupArguments:
         doses = _names(self.dose_key, "dose_key", may_be_one=True)
         self._raise_if_incomplete(perturbation, doses)
         single = [key for key in (self.labels_key, self.batch_key, self.text_key) if key is not None]
-        reserved = [N_CELLS, UNSEEN, DRAWN]
+        reserved = [N_CELLS, *ADDED]
         optional = {"hierarchy": hierarchy, "perturbation": perturbation[1:], DOSE: doses and DOSE not in doses}
         reserved += [name for name, is_reserved in optional.items() if is_reserved]
         columns = [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses]
