@@ -35,8 +35,7 @@ def test_a_table_keeps_its_rows_and_is_not_changed() -> None:
 
 def test_numbers_of_cells_in_the_table() -> None:
     table = request_table(pd.DataFrame({"cell_type": ["B", "T"], "n_cells": [2.0, 5.0]}))
-    assert table["n_cells"].dtype == np.int64
-    assert table["n_cells"].tolist() == [2, 5]
+    assert (table["n_cells"].dtype, table["n_cells"].tolist()) == (np.int64, [2, 5])
 
 
 @pytest.mark.parametrize("n_cells", [0, -1, 2.5, "3", True, np.nan, np.inf])

@@ -98,15 +98,9 @@ def test_an_unreadable_entry_is_named_with_its_cell(
 
 
 def test_a_cell_with_nothing_in_any_slot_is_refused(cells: ad.AnnData, register: Register) -> None:
-    cells.obs["drug_1"] = ["A", None, "ctrl"] * 8
-    cells.obs["drug_2"] = ["B", None, None] * 8
+    cells.obs["drug_1"], cells.obs["drug_2"] = ["A", None, "ctrl"] * 8, ["B", None, None] * 8
     with pytest.raises(ValueError, match=r"`perturbation_key=\['drug_1', 'drug_2'\]`: 8 cells of 24 have no value"):
         register(cells, perturbation_key=["drug_1", "drug_2"], control="ctrl")
-
-
-def test_data_without_controls_are_allowed_with_a_warning(cells: ad.AnnData, register: Register) -> None:
-    with pytest.warns(UserWarning, match="no cell is a control.*Did you mean 'ctrl'"):
-        register(cells, perturbation_key="guide", control="Ctrl")
 
 
 def test_transfer_keeps_ids_and_width_and_refuses_the_unseen(cells: ad.AnnData, register: Register) -> None:

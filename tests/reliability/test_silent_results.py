@@ -46,6 +46,13 @@ def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.Monke
         trained_model(screen(), **KEYS)
 
 
+def test_a_screen_without_cells_of_the_control_is_trained_with_a_warning() -> None:
+    adata = simulated_cells(240, n_labels=3)
+    adata.obs["drug"] = np.resize(["DMSO", "X"], 240)
+    with pytest.warns(UserWarning, match="no cell is a control.*Did you mean 'DMSO'"):
+        assert trained_model(adata, labels_key="cell_type", perturbation_key="drug", control="dmso").is_trained
+
+
 def predict(model: TokenDiffusion, conditions: dict, **options) -> AnnData:
     return model.predict_perturbation(None, conditions, n_steps=2, silent=True, **options)
 
@@ -70,7 +77,7 @@ def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> No
     table = pd.DataFrame({"cell_type": ["a", "b", "b"], "drug": ["X", "X", "DMSO"], "dose": [1.0, 1.0, 0.0]})
     path = model.generate_to(tmp_path / "cells.h5ad", table, chunk_size=2, n_steps=2, silent=True)
     for cells in (model.generate(table, n_steps=2), read_h5ad(path)):
-        assert cells.obs["response_source"].astype(object).fillna("").tolist() == ["network", "measured", ""]
+        assert cells.obs["response_source"].astype(object).fillna("").tolist() == ["sampled", "measured", ""]
     assert "drug with doses" in str(model)
     predicted = predict(model, {"drug": "X", "dose": 1.0}, indices=np.flatnonzero(measured.obs["cell_type"] == "b"))
     assert set(predicted.obs["response_source"]) == {"measured"}

@@ -96,8 +96,7 @@ def write_cells(
         if not file.is_whole:
             parts = [request.complete(source(number), cells).given_only() for number, cells in enumerate(chunks)]
             obs = request.obs(pd.concat(map(request.decoded, parts), ignore_index=True))
-            responses = pd.concat(map(sampler.response_columns, parts)).set_axis(obs.index)
-            file.finish(obs.join(responses), pd.DataFrame(index=gene_names(model)))
+            file.finish(sampler.annotate(obs, Conditions.concatenate(parts)), pd.DataFrame(index=gene_names(model)))
     return file.path
 
 

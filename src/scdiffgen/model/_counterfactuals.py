@@ -130,6 +130,8 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     """Return a request, and the response of untreated cells by row; ``None`` if the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
+    if not encoded.given_only().only(effects := model.module.denoiser.effect_names):
+        raise ValueError(f"`conditions` has no perturbation: add {listed(effects)}.")
     warn_of_large_doses(model, encoded)
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 

@@ -79,7 +79,8 @@ class Generating(BaseModelClass):
         New cells, a MuData if the model was registered with one. ``.X`` holds integer counts (CSR). ``.obs`` holds all
         registered conditions; ``drawn_conditions``, the names of conditions that were not requested but drawn from
         training cells; ``unseen_in_training``, whether no training cell had all requested categories (numbers are not
-        compared); and for treated cells ``response_source`` and ``response_check`` (:meth:`predict_perturbation`).
+        compared); and for treated cells ``response_check`` and ``response_source`` as in :meth:`predict_perturbation`,
+        or ``"sampled"`` by a network that was trained on cells of the requested conditions.
 
         {raises_request}
 
@@ -94,9 +95,7 @@ class Generating(BaseModelClass):
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
-        obs = request.obs(request.decoded(complete))
-        responses = sampler.response_columns(complete).set_axis(obs.index)
-        return new_cells(cells, obs.join(responses), gene_names(self))
+        return new_cells(cells, sampler.annotate(request.obs(request.decoded(complete)), complete), gene_names(self))
 
     @explain_unknown_arguments
     @shared_docs

@@ -11,7 +11,7 @@ from scipy import sparse
 from scvi.utils import track
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions
+from scdiffgen.conditions import UNSEEN, Conditions
 from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
@@ -119,13 +119,15 @@ class Sampler:
         drawn = module.generate(conditions.replace({name: untransferred}), library, **options)
         return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
 
-    def response_columns(self, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
-        """Return source and check of the response of treated cells, NaN for others; empty without perturbations."""
+    def annotate(self, obs: pd.DataFrame, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
+        """Add source and check of the responses of treated cells to the ``.obs`` of generated cells."""
         if (found := self._response(conditions.to(torch.device("cpu")))) is None:
-            return pd.DataFrame(index=range(conditions.n_cells))
-        columns = found[1].columns()
+            return obs
+        columns = found[1].columns().set_axis(obs.index)
+        source = columns["response_source"].cat.add_categories("sampled")  # learned from cells of the same conditions
+        columns["response_source"] = source.mask((source == "network") & ~obs[UNSEEN], "sampled")
         columns.loc[~conditions[found[0]].mask.any(1)] = np.nan
-        return columns
+        return obs.join(columns)
 
     def _response(self, conditions: Conditions[Tensor]) -> tuple[str, CellResponses] | None:
         """Name the effect among the conditions, and look up responses of contexts that were not measured with it."""

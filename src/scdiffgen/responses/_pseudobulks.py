@@ -231,7 +231,7 @@ class PseudobulkSums:
         contexts, which = distinct_rows(bulks.cell_context[:, context])
         none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
         n_states = min(N_STATES, MOST_CELLS * 1000 // max(bulks.log_mean.size, 1))
-        if len(contexts) < 3 or not n_states:
+        if len(contexts) < 3 or not n_states or not self.untreated.any():
             return none
         for row in np.flatnonzero(~self.untreated):
             same = (which == which[row]) & self.untreated
