@@ -216,7 +216,7 @@ class PseudobulkSums:
         curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
         arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
-        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, self.in_batch[:-1])
+        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, in_batch=self.in_batch[:-1])
         if reference is not None and reference.n_genes == bulks.n_genes:
             loadings = reference.state_loadings
         else:
