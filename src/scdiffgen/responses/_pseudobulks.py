@@ -169,8 +169,8 @@ class PseudobulkSums:
         self.fits = 0 < (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
         self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))
         batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
-        self.in_batch = np.zeros((n_groups + 1, batch_of.max(initial=0) + 1))  # the last row is for cells of no group
-        np.add.at(self.in_batch, (self.group_of, batch_of), self.weights)
+        self.in_batch, held = np.zeros((n_groups, batch_of.max(initial=0) + 1)), self.group_of >= 0
+        np.add.at(self.in_batch, (self.group_of[held], batch_of[held]), self.weights[held])
         self.log_library, self.sums = np.zeros(n_groups), np.zeros((3, n_groups if self.fits else 0, n_genes))
         at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
         self.held: list[sparse.csr_matrix] = []
@@ -216,12 +216,12 @@ class PseudobulkSums:
         curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
         arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
-        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, in_batch=self.in_batch[:-1])
+        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
         if reference is not None and reference.n_genes == bulks.n_genes:
             loadings = reference.state_loadings
         else:
             loadings = self._loadings(bulks, cells, group_of_held)
-        bulks = replace(bulks, **_state_moments(cells, group_of_held, len(n_cells), loadings))
+        bulks = replace(bulks, in_batch=self.in_batch, **_state_moments(cells, group_of_held, len(n_cells), loadings))
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 
