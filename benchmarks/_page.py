@@ -52,7 +52,7 @@ def measured_with(result: Mapping[str, Any]) -> Iterator[str]:
         yield _described(run, added)
     for key, run in result.items():
         if key.endswith("_environment"):
-            yield f"Of {key.removesuffix('_environment')}, but for other programs: {_described(run)}"
+            yield f"Runs of {key.removesuffix('_environment')}, except other programs: {_described(run)}"
 
 
 def _described(run: Mapping[str, Any], added: str = "") -> str:

@@ -119,13 +119,13 @@ def with_rerun(result: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def rerun_tables(result: Mapping[str, Any]) -> list[str]:
-    """Of each method that was run again, what came out of it, and our places with it in place of what was published."""
+    """Build tables of each rerun method, and our ranks with its rerun in place of its published scores."""
     parts = []
     for name in result.get("rerun", {}):
         seeds = sorted({str(row["seed"]) for row in result["rows"] if row["prediction"] == name})
         parts += [f"`{name}`, seed {', '.join(seeds)}:", rerun_table(result, name)]
         if ran_everywhere(result, name):
-            parts += ["Our places with what came out:", rank_table(with_rerun(result, name))]
+            parts += ["Our ranks with the rerun in place of published numbers:", rank_table(with_rerun(result, name))]
     return parts
 
 

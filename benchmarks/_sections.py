@@ -86,7 +86,7 @@ def published(result: Result) -> Iterator[str]:
     yield (
         f"`{result['data']['name']}`, {sizes(result)} {proof['n_values']} scores of the untreated cells differ from "
         f"the published ones by at most {proof['largest_difference']:.1g}, those with optimal transport by "
-        f"{proof['largest_relative_difference_of_wasserstein']:.1g} of their size."
+        f"{proof['largest_relative_difference_of_wasserstein']:.1g} (relative)."
     )
     yield rank_table(result)
     yield from (mean_table(result, n_genes) for n_genes in SHOWN)
@@ -103,8 +103,8 @@ def published_iid(result: Result) -> Iterator[str]:
 
 
 def shards(result: Result) -> Iterator[str]:
-    what = "1 thread a process unless stated otherwise. A worker was killed during writing. Rates are those of the"
-    yield f"{result['data']['n_genes']:,} genes, preset `small`, {what} fastest seed, peaks of memory the highest."
+    what = "1 thread per process unless stated otherwise. A worker was killed during writing. Rates are those of the"
+    yield f"{result['data']['n_genes']:,} genes, preset `small`, {what} fastest seed, and memory peaks are the highest."
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
     moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
     moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
@@ -137,7 +137,7 @@ def processes(result: Result) -> Iterator[str]:
         f"{data['n_train']:,} training cells, {data['n_genes']:,} genes; {n_cells:,} generated cells against as many "
         f"held-out cells, forests of {settings['n_trees']} trees. The first contender is trained for "
         f"{settings['max_epochs'] or 'the default number of'} epochs. Scores are in {shown_evaluations(result)} "
-        f"evaluations; {settings['n_ancestral']} cells are generated in a thousand."
+        f"evaluations; {settings['n_ancestral']} cells are generated in 1,000 evaluations."
     )
     for budget in ("steps", "time"):
         if any(part["budget"] == budget for part in result["parts"]):
