@@ -40,7 +40,6 @@ def test_numbers_of_cells_in_the_table() -> None:
 
 @pytest.mark.parametrize("n_cells", [0, -1, 2.5, "3", True, np.nan, np.inf])
 def test_what_is_no_number_of_cells_is_named(n_cells: Any) -> None:
-    with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
-        request_table({"cell_type": "B"}, n_cells=n_cells)
-    with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
-        request_table(pd.DataFrame({"n_cells": [1, n_cells]}, dtype=object))
+    for request in (({"cell_type": "B"}, n_cells), (pd.DataFrame({"n_cells": [1, n_cells]}, dtype=object),)):
+        with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
+            request_table(*request)

@@ -98,8 +98,9 @@ def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -
 
 
 def test_unknown_arguments_of_a_model_name_the_closest_one() -> None:
-    with pytest.raises(TypeError, match="`TokenDiffusion` has no argument 'n_token'. Did you mean 'n_tokens'"):
-        TokenDiffusion(screen(), n_token=4)
+    for name, way_out in (("n_token", " Did you mean 'n_tokens'"), ("n", "$")):
+        with pytest.raises(TypeError, match=f"`TokenDiffusion` has no argument '{name}'.{way_out}"):
+            TokenDiffusion(screen(), **{name: 4})
 
 
 def test_missing_values_written_as_text_warn() -> None:
@@ -126,6 +127,8 @@ def test_doses_beyond_the_registered_ones_warn_without_drawn_cells_too() -> None
         model.get_mean_response(pd.DataFrame({"drug": ["X", "X"], "dose": [0.1, 5.0]}))
     with pytest.warns(UserWarning, match=beyond):
         model.generate({"drug": "X", "dose": 5.0}, 2, n_steps=2, silent=True)
+    with pytest.raises(ValueError, match=r"`conditions` names no perturbation \('drug'\): add it"):
+        model.get_mean_response(None)
     with warnings.catch_warnings(action="error"):
         inside = pd.DataFrame({"drug": ["X", "X", "DMSO", None], "dose": [0.1, 0.05, 0.0, None]})
         model.get_mean_response(inside)

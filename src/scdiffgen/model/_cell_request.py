@@ -1,5 +1,6 @@
 """Encoding of requests for cells."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -110,13 +111,18 @@ def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]
 
 def warn_of_large_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) -> None:
     """Warn of doses beyond the largest registered dose of a perturbation."""
+    for name, largest in exceeded_doses(model, encoded):
+        warn_user(f"`conditions` has doses of {name!r} beyond the largest registered one, {largest:g}.")
+
+
+def exceeded_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) -> Iterator[tuple[str, float]]:
+    """Yield each perturbation with a requested dose beyond its largest registered dose, and the largest dose."""
     for spec in (spec for spec in model.module.specs if spec.is_intervention and spec.has_values):
         ids, doses, mask, given = encoded[spec.name]
         state = required_state(model.registry, spec.registry_key)
         largest = np.asarray(state["dose_max"], doses.dtype)  # NaN for perturbations without a dose
         for part in np.unique(ids[mask & given[:, None] & (doses > largest[ids])]):
-            name = state["names"][part]
-            warn_user(f"`conditions` has doses of {name!r} beyond the largest registered one, {largest[part]:g}.")
+            yield state["names"][part], largest[part]
 
 
 def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 MAX_LOST = 3  # number of times that workers may be lost before a chunk is given up
 
-
 Chunk = tuple[Conditions[np.ndarray], np.ndarray, int]
 """Conditions, library sizes and seed of a chunk of cells."""
 

@@ -71,8 +71,7 @@ def counterfactual_cells(
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
     for caution in cautions:  # without the dose, so that a dose response warns once
         warn_user(f"The response to {listed(requested.iloc[0].drop('dose', errors='ignore').tolist())}: {caution}.")
-    in_order = np.argsort(cells.sorted)
-    obs = cells.obs()
+    in_order, obs = np.argsort(cells.sorted), cells.obs()
     for name, column in write_conditions(model.registry, requested).items():
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # keeps the registered type
     obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
@@ -131,7 +130,7 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
     if not encoded.given_only().only(effects := model.module.denoiser.effect_names):
-        raise ValueError(f"`conditions` has no perturbation: add {listed(effects)}.")
+        raise ValueError(f"`conditions` names no perturbation ({listed(effects) or 'none is registered'}): add it.")
     warn_of_large_doses(model, encoded)
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 

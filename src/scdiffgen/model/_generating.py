@@ -39,12 +39,11 @@ Method = TypeVar("Method", bound=Callable)
 def explain_unknown_arguments(method: Method) -> Method:
     """Explain unknown arguments of a method: closest names, and how to pass conditions and numbers of cells."""
     known = inspect.signature(method).parameters
-    name = method.__qualname__.removesuffix(".__init__").rpartition(".")[2]
-    elsewhere = dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
+    elsewhere = dict.fromkeys(("n_samples", "n") if "n_cells" in known else (), "It is called `n_cells`.")
 
     @functools.wraps(method)  # defined here, because doctest finds no examples of functions of other modules
     def explained(*args: Any, **kwargs: Any) -> Any:
-        check_names(name, kwargs, known, elsewhere)
+        check_names(method.__qualname__.removesuffix(".__init__").rpartition(".")[2], kwargs, known, elsewhere)
         return method(*args, **kwargs)
 
     return cast("Method", explained)

@@ -35,7 +35,6 @@ from ._training_runs import whole_checkpoint
 if TYPE_CHECKING:
     from scvi.hub import HubModel
 
-
 OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions)
 """Classes of options that a file may hold besides plain data."""
 

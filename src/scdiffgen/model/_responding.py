@@ -16,9 +16,9 @@ from scvi.model.base import BaseModelClass
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request, request_table
-from scdiffgen.data import add_perturbations, required_state
+from scdiffgen.data import add_perturbations
 
-from ._cell_request import encode, extend
+from ._cell_request import encode, exceeded_doses, extend
 from ._cells import BATCH_SIZE, generator_from
 from ._counterfactuals import (
     ResponseSource,
@@ -204,11 +204,9 @@ class Responding(BaseModelClass):
             request, generator = {dosed.name: perturbation, "dose": dose}, generator_from(seed, self.device)
             predicted = counterfactual_cells(self, sampler, adata, indices, request, source, generator, silent=silent)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
-            ids, encoded, parts, _ = encode(self, request_table(request))[dosed.name]
-            largest = np.asarray(required_state(self.registry, dosed.registry_key)["dose_max"], encoded.dtype)[ids]
-            means["extrapolated"] = (encoded > largest)[parts].any()
-            frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
-        curves = pd.concat(frames, ignore_index=True)
+            beyond = bool([*exceeded_doses(self, encode(self, request_table(request)))])
+            frames.append({"dose": float(dose), "gene": gene_names(self)[columns], **means, "extrapolated": beyond})
+        curves = pd.concat(map(pd.DataFrame, frames), ignore_index=True)
         curves.attrs["dose_unit"] = dosed.transform.unit
         return curves
 

@@ -168,9 +168,7 @@ class PseudobulkSums:
         self.untreated = have_exactly(self.groups.interventions, [])
         self.fits = 0 < (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
         self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))
-        batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
-        self.in_batch, held = np.zeros((n_groups, batch_of.max(initial=0) + 1)), self.group_of >= 0
-        np.add.at(self.in_batch, (self.group_of[held], batch_of[held]), self.weights[held])
+        self.batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
         self.log_library, self.sums = np.zeros(n_groups), np.zeros((3, n_groups if self.fits else 0, n_genes))
         at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
         self.held: list[sparse.csr_matrix] = []
@@ -221,7 +219,8 @@ class PseudobulkSums:
             loadings = reference.state_loadings
         else:
             loadings = self._loadings(bulks, cells, group_of_held)
-        bulks = replace(bulks, in_batch=self.in_batch, **_state_moments(cells, group_of_held, len(n_cells), loadings))
+        in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
+        bulks = replace(bulks, in_batch=in_batch, **_state_moments(cells, group_of_held, len(n_cells), loadings))
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 
