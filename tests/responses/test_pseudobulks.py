@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from scdiffgen.conditions import Code
-from scdiffgen.responses import MIN_CELLS, ConditionGroups, Pseudobulks, PseudobulkSums
+from scdiffgen._codes import GroupTable
+from scdiffgen.responses import MIN_CELLS, Pseudobulks, PseudobulkSums
 
 N_GENES = 15
 NONE, DRUG, OTHER = int(Code.ABSENT), 0, 1
@@ -34,9 +35,9 @@ def shuffled(rng: np.random.Generator) -> tuple[sparse.csr_matrix, pd.DataFrame]
     return sparse.csr_matrix(rng.poisson(2.0, (len(obs), N_GENES)), dtype=np.float32), obs.reset_index(drop=True)
 
 
-def conditions(obs: pd.DataFrame) -> ConditionGroups:
+def conditions(obs: pd.DataFrame) -> GroupTable:
     drug = obs[["drug"]].to_numpy()
-    return ConditionGroups(obs[["type", "batch"]].to_numpy(), drug, (drug >= 0).astype(float))
+    return GroupTable(obs[["type", "batch"]].to_numpy(), drug, (drug >= 0).astype(float))
 
 
 def pseudobulks(counts: sparse.csr_matrix, obs: pd.DataFrame, minibatch: int = 1000, **options) -> Pseudobulks:
@@ -123,7 +124,7 @@ def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_is_kept(seed: in
     rng = np.random.default_rng(seed)
     cell_context, interventions = rng.integers(0, 3, (n_rows, n_columns)), rng.choice([NONE, DRUG], (n_rows, 1))
     doses, n_cells = np.where(interventions == NONE, 0.0, 1.0), rng.choice([1, 5, 19, 20, 50], n_rows)
-    cells = ConditionGroups(cell_context, interventions, doses)
+    cells = GroupTable(cell_context, interventions, doses)
     groups, group_of = cells.pool(n_cells, [n_columns - 1])
     inside = group_of >= 0
     assert np.array_equal(np.unique(group_of[inside]), np.arange(len(groups.doses)))
@@ -138,7 +139,7 @@ def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_is_kept(seed: in
 def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     codes = np.array([[5, 6], [6, 5], [6, 5], [NONE, 5], [5, NONE]])
     doses = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [0.0, 3.0], [3.0, 0.0]])
-    groups, group_of = ConditionGroups(np.zeros((5, 1), int), codes, doses).distinct()
+    groups, group_of = GroupTable(np.zeros((5, 1), int), codes, doses).distinct()
     assert len(groups.doses) == 3 and group_of[0] == group_of[1] != group_of[2] and group_of[3] == group_of[4]
     assert groups.treatment(group_of[2]) == {6: 1.0, 5: 2.0} and groups.treatment(group_of[3]) == {5: 3.0}
 
@@ -165,7 +166,7 @@ def test_groups_of_a_reference_follow(cells: tuple, bulks: Pseudobulks) -> None:
     counts, obs = cells
     new = obs.assign(type=obs["type"] + 3)
     wide = conditions(new)
-    wide = ConditionGroups(
+    wide = GroupTable(
         wide.cell_context,
         np.hstack([wide.interventions, np.full((len(new), 1), NONE)]),
         np.hstack([wide.doses, np.zeros((len(new), 1))]),

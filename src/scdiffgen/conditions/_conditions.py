@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scdiffgen._codes import Code
+from scdiffgen._codes import Code, GroupTable
 
 from ._spec import ConditionSpec
 
@@ -123,12 +123,18 @@ class Conditions(Mapping[str, Condition[Array]]):
                 columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
         return np.concatenate(columns, axis=1)
 
-    def split_interventions(
-        self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return codes of cell contexts ``(cells, columns)`` and of interventions ``(cells, slots)``."""
-        codes = self.codes([spec for spec in specs if spec.is_intervention])
-        return self.codes([spec for spec in specs if not spec.is_intervention]), codes
+    def groups(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec], *, open_ended: bool = False) -> GroupTable:
+        """Return contexts and treatments of the cells; ids of several interventions follow one another."""
+        codes, doses = [np.zeros((self.n_cells, 0), np.int64)], [np.zeros((self.n_cells, 0))]
+        n_before = 0
+        for spec in (spec for spec in specs if spec.is_intervention):
+            own = self.codes([spec])
+            has_doses = spec.has_values and spec.name in self
+            codes.append(np.where(own >= 0, own + n_before, own))
+            doses.append(np.where(own >= 0, self[spec.name].values if has_doses else np.nan, 0.0))
+            n_before += spec.n_categories
+        context = self.codes([spec for spec in specs if not spec.is_intervention], open_ended=open_ended)
+        return GroupTable.of(context, np.concatenate(codes, axis=1), np.concatenate(doses, axis=1))
 
     def numbers(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
         """Return transformed numbers ``(cells, numbers)``: covariates and summed doses, NaN where missing."""

@@ -11,7 +11,8 @@ import pandas as pd
 
 from scdiffgen._messages import counted, listed
 
-Treatment = dict[str, float]
+DosesByName = dict[str, float]
+"""Doses by the name of the perturbation; NaN if no dose is given."""
 
 SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # outside, squares under- or overflow in single precision
 MOST_PARTS = 100  # maximum parts of a combination, because each of the 4,950 pairs is an interaction term
@@ -30,7 +31,7 @@ class PerturbationSyntax:
         if not self.separator or not self.separator.strip():
             raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
 
-    def parse(self, text: Any, dose: Any = None) -> Treatment:  # `dose`: number, "0.5+2.0", mapping or None
+    def parse(self, text: Any, dose: Any = None) -> DosesByName:  # `dose`: number, "0.5+2.0", mapping or None
         """Parse ``"A"``, ``"A+B"`` or a control into doses by name, in any order; NaN without a dose."""
         names = self.split(text)
         if "" in names and "" not in self.control:
@@ -39,7 +40,7 @@ class PerturbationSyntax:
             return self._canonical(names, _doses_by_name(names, dose, self.control))
         return self._canonical(names, self._aligned(self._split_doses(dose), names))
 
-    def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> Treatment:
+    def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> DosesByName:
         """Parse an entry with one column per part; ``None`` or an empty text is no part."""
         given_names, given_doses = [], []
         for name, dose in zip(names, doses, strict=True):
@@ -57,7 +58,7 @@ class PerturbationSyntax:
             raise ValueError(f"neither a perturbation nor a control is named; write {self.control[0]!r} for a control")
         return self._canonical(given_names, given_doses)
 
-    def name(self, treatment: Treatment) -> str:
+    def name(self, treatment: DosesByName) -> str:
         """Join names by the separator; the name of the first control if there is none."""
         return self.separator.join(treatment) if treatment else self.control[0]
 
@@ -101,8 +102,8 @@ class PerturbationSyntax:
             f"for each, as in {self.separator.join(['0.5'] * max(2, len(names)))!r}"
         )
 
-    def _canonical(self, names: Sequence[str], doses: Sequence[float]) -> Treatment:
-        treatment: Treatment = {}
+    def _canonical(self, names: Sequence[str], doses: Sequence[float]) -> DosesByName:
+        treatment: DosesByName = {}
         if len(names) > MOST_PARTS:
             raise ValueError(
                 f"{len(names):,} perturbations in one combination; at most {MOST_PARTS} are modelled. Leave such cells "

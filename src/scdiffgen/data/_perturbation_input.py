@@ -11,7 +11,7 @@ from anndata import AnnData
 from mudata import MuData
 
 from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, unknown_name
-from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
+from scdiffgen.conditions import Code, DosesByName, PerturbationSyntax
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # accepted in requests even if the registered column has another name
@@ -21,7 +21,7 @@ LARGEST_FEATURE = 1e15  # sums of squares of larger features overflow in single 
 class Treatments(NamedTuple):
     """Distinct treatments, and the treatment of each cell."""
 
-    distinct: Sequence[Treatment | None]  # None if missing, which requests allow
+    distinct: Sequence[DosesByName | None]  # None if missing, which requests allow
     codes: np.ndarray  # (cells,) int64, indices into `distinct`
     spellings: Mapping[str, tuple] = {}  # most frequent column entries by sorted name
 
@@ -73,7 +73,7 @@ def read_treatments(
     doses = [obs_column(cells, column, "dose_key") for column in dose_columns]
     rows = list(zip(*(entries_of(column) for column in [*entries, *doses]), strict=True))
     code_of_row = {row: code for code, row in enumerate(dict.fromkeys(rows))}
-    distinct: list[Treatment] = []
+    distinct: list[DosesByName] = []
     for row in code_of_row:
         names, dose_entries = row[: len(columns)], row[len(columns) :]
         try:
@@ -146,7 +146,7 @@ def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.Da
     return table
 
 
-def spelled(treatment: Treatment | None, asked: Sequence[Any], n_dose_columns: int, state: State) -> list[Any]:
+def spelled(treatment: DosesByName | None, asked: Sequence[Any], n_dose_columns: int, state: State) -> list[Any]:
     """Spell a treatment and its doses as in most registered cells; unseen treatments are sorted or kept in columns."""
     syntax, names = syntax_of(state), list(asked)
     if treatment is None:
@@ -181,7 +181,7 @@ def named(columns: Sequence[str]) -> str:
     return f"`perturbation_key={(columns[0] if len(columns) == 1 else list(columns))!r}`"
 
 
-def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
+def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> DosesByName | None:
     """Parse the treatment of a row; ``None`` if missing."""
     given_names = [name for name in names if name is not None]
     given_doses = [dose for dose in doses if dose is not None]

@@ -1,10 +1,8 @@
 r"""Library sizes of generated cells, drawn from training cells under the same conditions, with back-off.
 
-If a context (such as a cell type) was not measured with an intervention :math:`p`, sizes of its control cells are
-multiplied by the mean effect in the contexts :math:`T` with treated and control cells, :math:`\exp \frac{1}{|T|}
-\sum_{t \in T} (\overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}})`. For an unmeasured combination, the
-factors of its parts are multiplied; an unmeasured intervention has factor 1. Numbers (doses, times) select the
-:math:`n^{2/3}` nearest of :math:`n` cells.
+A context (such as a cell type) without cells of the requested treatment has the sizes of its control cells; a
+transferred response multiplies them by its ratio of library sizes. Numbers (doses, times) select the :math:`n^{2/3}`
+nearest of :math:`n` cells.
 """
 
 from collections.abc import Iterator
@@ -14,35 +12,33 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from scdiffgen._codes import Code, backoff_levels, distinct_rows, group_by_row, have_exactly
+from scdiffgen._codes import Code, GroupTable, backoff_levels, group_by_row, have_exactly
 
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
     """Empirical library sizes: smoothed bootstrap, with back-off to control cells and then to coarser groups."""
 
-    library: np.ndarray
-    codes: np.ndarray
+    library: np.ndarray  # (cells,)
+    cells: GroupTable
     min_cells: int = 20  # minimum size of a group; smaller groups back off
-    n_interventions: int = 0  # number of last columns of `codes`, which hold a set of interventions
     numbers: np.ndarray | None = None  # (cells, numbers), NaN if missing
 
-    def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
-        """Draw integer library sizes ``(cells,)``, at least 1, given codes (possibly more intervention columns)."""
-        drawn = np.empty(len(codes))
-        for group, rows in group_by_row(codes):
-            matching = self.matching(group)
+    def sample(self, requested: GroupTable, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
+        """Draw integer library sizes ``(cells,)``, at least 1, for requested conditions and numbers."""
+        drawn = np.empty(requested.n_rows)
+        for group, rows in _by_group(requested):
+            matching = self.matching(requested, group)
             for number, same_number in _by_number(numbers, rows):
                 sizes = self.library[self.near(matching, number)]
                 drawn[same_number] = _smoothed_bootstrap(np.log(sizes), len(same_number), rng)
-                drawn[same_number] += self.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
 
-    def rows_like(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def rows_like(self, requested: GroupTable, rng: np.random.Generator) -> np.ndarray:
         """Draw the row of a matching training cell for each cell ``(cells,)``."""
-        drawn = np.empty(len(codes), dtype=np.int64)
-        for group, rows in group_by_row(codes):
-            drawn[rows] = rng.choice(self.matching(group), len(rows))
+        drawn = np.empty(requested.n_rows, dtype=np.int64)
+        for group, rows in _by_group(requested):
+            drawn[rows] = rng.choice(self.matching(requested, group), len(rows))
         return drawn
 
     def near(self, rows: np.ndarray, number: np.ndarray | None) -> np.ndarray:
@@ -57,95 +53,59 @@ class LibrarySizeModel:
             return rows
         return rows[has_number & (distance <= np.partition(distance[has_number], n_near - 1)[n_near - 1])]
 
-    def matching(self, group: np.ndarray) -> np.ndarray:
-        """Find the rows of training cells under the conditions ``group`` ``(conditions,)``, with back-off."""
-        given, parts = self._given(group)
-        rows = self._measured(group)
+    def matching(self, requested: GroupTable, row: int) -> np.ndarray:
+        """Find the training cells under the conditions of a row, with back-off to controls and to fewer conditions."""
+        context = requested.cell_context[row]
+        given, parts = np.flatnonzero(context != Code.MISSING), self._parts(requested, row)
+        same = self.cells.agree(context, given)
+        rows = np.flatnonzero(same if parts is None else same & self._treated(parts))
         if len(rows) >= self.min_cells:
             return rows
-        among = np.ones(len(self.codes), dtype=bool) if parts is None else self._controls()
+        among = np.ones_like(same) if parts is None else self._controls()
         for columns in backoff_levels(given):
-            rows = np.flatnonzero((self.codes[:, columns] == group[columns]).all(1) & among)
+            rows = np.flatnonzero(self.cells.agree(context, columns) & among)
             if len(rows) >= self.min_cells:
                 break
         return rows
 
-    def log_factor(self, group: np.ndarray, number: np.ndarray | None = None) -> float:
-        """Compute the effect of interventions on log library size, if :meth:`matching` has backed off to controls."""
-        _, parts = self._given(group)
-        if parts is None or len(self._measured(group)) >= self.min_cells:
-            return 0.0
-        whole = self._difference(group, parts, number)
-        if whole is not None:
-            return whole
-        return sum(self._difference(group, part, number) or 0.0 for part in parts[:, None])
-
-    def _given(self, group: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the columns of the given cell context of ``group``, and its interventions (None if missing)."""
-        context, slots = np.split(group, [self.codes.shape[1] - self.n_interventions])
-        parts = slots[slots >= 0] if (slots != Code.MISSING).any() else None
-        return np.flatnonzero(context != Code.MISSING), parts
-
-    def _measured(self, group: np.ndarray) -> np.ndarray:
-        """Find the rows of training cells under all given conditions of ``group``."""
-        given, parts = self._given(group)
-        same = (self.codes[:, given] == group[given]).all(1)
-        return np.flatnonzero(same if parts is None else same & self._treated(parts))
+    def _parts(self, requested: GroupTable, row: int) -> np.ndarray | None:
+        """Return the interventions of a row; None if they are missing."""
+        slots = requested.interventions[row]
+        return slots[slots >= 0] if (slots != Code.MISSING).any() else None
 
     def _treated(self, parts: np.ndarray) -> np.ndarray:
-        """Mark the training cells ``(cells,)`` with exactly these interventions; none for controls."""
-        return have_exactly(self.codes[:, self.codes.shape[1] - self.n_interventions :], parts)
+        """Mark the training cells ``(cells,)`` with exactly these interventions, at any dose; none for controls."""
+        return have_exactly(self.cells.interventions, parts)
 
     def _controls(self) -> np.ndarray:
         """Mark the control cells ``(cells,)``, or all cells if there are too few controls."""
-        controls = self._treated(np.zeros(0, dtype=np.int64))
+        controls = self.cells.untreated
         return controls if controls.sum() >= self.min_cells else np.ones_like(controls)
-
-    def _difference(self, group: np.ndarray, parts: np.ndarray, number: np.ndarray | None) -> float | None:
-        """Average the effect on log library size over contexts with enough treated and control cells, with back-off."""
-        treated = np.flatnonzero(self._treated(parts))
-        if len(treated) < self.min_cells:
-            return None
-        treated, controls = self.near(treated, number), np.flatnonzero(self._controls())
-        for columns in backoff_levels(self._given(group)[0]):
-            context = distinct_rows(self.codes[:, columns])[1]
-            n_treated, mean_treated = self._log_means(context, treated)
-            n_controls, mean_controls = self._log_means(context, controls)
-            both = np.minimum(n_treated, n_controls) >= self.min_cells
-            if both.any():
-                return float((mean_treated - mean_controls)[both].mean())
-        return None
-
-    def _log_means(self, group_of: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the number and mean log library size of ``rows`` in each group ``(groups,)``; empty groups have 0."""
-        n_groups = group_of.max() + 1
-        n_cells = np.bincount(group_of[rows], minlength=n_groups)
-        return n_cells, np.bincount(group_of[rows], np.log(self.library[rows]), n_groups) / np.maximum(n_cells, 1)
 
 
 class JointLibrarySizes(LibrarySizeModel):
     """Library sizes ``(cells, modalities)`` with a Gaussian copula of cells with all modalities; 0 is unmeasured."""
 
-    def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
-        """Draw integer library sizes ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""
+    def sample(self, requested: GroupTable, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
+        """Draw integer library sizes ``(cells, modalities)``, at least 1, for requested conditions and numbers."""
         models = [self._of_cells(np.greater(sizes, 0), sizes) for sizes in self.library.T]
-        drawn = np.empty((len(codes), len(models)))
-        for group, rows in group_by_row(codes):
-            correlation, matching = self.correlation(group), [model.matching(group) for model in models]
+        drawn = np.empty((requested.n_rows, len(models)))
+        for group, rows in _by_group(requested):
+            correlation = self.correlation(requested, group)
+            matching = [model.matching(requested, group) for model in models]
             for number, same_number in _by_number(numbers, rows):
                 scores = rng.multivariate_normal(np.zeros(len(models)), correlation, len(same_number))
                 for modality, model in enumerate(models):
                     log_sizes = np.log(model.library[model.near(matching[modality], number)])
-                    sizes = np.quantile(log_sizes, ndtr(scores[:, modality]))
-                    drawn[same_number, modality] = sizes + model.log_factor(group, number)
+                    drawn[same_number, modality] = np.quantile(log_sizes, ndtr(scores[:, modality]))
         return np.maximum(np.exp(drawn).round(), 1)
 
-    def correlation(self, group: np.ndarray) -> np.ndarray:
-        """Compute the correlation ``(modalities, modalities)`` of normal scores in cells under conditions ``group``."""
+    def correlation(self, requested: GroupTable, row: int) -> np.ndarray:
+        """Compute the correlation ``(modalities, modalities)`` of normal scores in cells under conditions of a row."""
         complete = np.asarray((self.library > 0).all(1))
         if complete.sum() < self.min_cells:
             return np.eye(self.library.shape[1])
-        rows = self._of_cells(complete, self.library[:, 0]).matching(group)
+        rows = self._of_cells(complete, self.library[:, 0]).matching(requested, row)
         ranks = rankdata(self.library[complete][rows], axis=0)
         scores = ndtri((ranks - 0.5) / len(ranks))
         spread = scores.std(0)
@@ -156,7 +116,14 @@ class JointLibrarySizes(LibrarySizeModel):
 
     def _of_cells(self, chosen: np.ndarray, sizes: np.ndarray) -> LibrarySizeModel:
         numbers = None if self.numbers is None else self.numbers[chosen]
-        return LibrarySizeModel(sizes[chosen], self.codes[chosen], self.min_cells, self.n_interventions, numbers)
+        return LibrarySizeModel(sizes[chosen], self.cells.take(chosen), self.min_cells, numbers)
+
+
+def _by_group(requested: GroupTable) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the first row of each distinct group of requested conditions, and all of its rows."""
+    _, first, group_of = requested.distinct()
+    for group, row in enumerate(first.tolist()):
+        yield row, np.flatnonzero(group_of == group)
 
 
 def _by_number(numbers: np.ndarray | None, rows: np.ndarray) -> Iterator[tuple[np.ndarray | None, np.ndarray]]:

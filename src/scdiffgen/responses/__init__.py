@@ -3,7 +3,7 @@
 from ._estimator import ResponseEstimator
 from ._expression_curves import apply_response
 from ._predictors import dose_weights
-from ._pseudobulks import MIN_CELLS, ConditionGroups, Pseudobulks, PseudobulkSums
+from ._pseudobulks import MIN_CELLS, Pseudobulks, PseudobulkSums
 from ._response_predictor import Response, ResponsePredictor
 from ._stacking import SOURCES, Prediction
 

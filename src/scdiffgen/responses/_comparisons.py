@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from scdiffgen._codes import Code, backoff_levels, distinct_rows
+from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
-from ._expression_curves import depth_effect
 from ._predictors import TINY, Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._stacking import FEW, Prediction, james_stein, shrink_noise, spread, stack
+from ._stacking import FEW, Prediction, adaptive_shrinkage, james_stein, spread, stack
 
 MOST_KEPT = 300  # maximum number of cached comparisons and responses
-Treatment = Mapping[int, float]
-"""Doses by intervention id; empty for untreated cells."""
 
 
 class MeasuredContexts(NamedTuple):
@@ -26,16 +23,15 @@ class MeasuredContexts(NamedTuple):
 
     contexts: np.ndarray  # (contexts, columns): codes
     before: np.ndarray  # (contexts, genes): mean log expression of untreated cells
-    change: np.ndarray  # (contexts, genes): change of mean log expression
+    change: np.ndarray  # (contexts, genes): change of mean log expression at equal sequencing depth
     variance: np.ndarray  # (contexts, genes): sampling variance of the change
-    at_depth: np.ndarray  # (contexts, genes): change at equal sequencing depth
     log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
     states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
     confounded: bool  # whether no batch has both treated and untreated cells
 
     def without(self, row: int) -> MeasuredContexts:
         """Leave one context out."""
-        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:6]}
+        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:5]}
         return self._replace(**fewer, states=[*self.states[:row], *self.states[row + 1 :]])
 
     def row(self, context: np.ndarray) -> int | None:
@@ -50,28 +46,29 @@ class MeasuredContexts(NamedTuple):
         """Predict the change of a context by stacked regression, given its untreated means and its mean state."""
         # Stacking weights are fitted to left-out contexts; with fewer than three contexts, the plain mean is predicted.
         n_contexts = len(self.change)
-        plain, left_out = n_contexts < FEW, []
-        rows = spread(n_contexts) if n_contexts > 1 else np.zeros(0, dtype=int)
-        for row in rows:
-            predictions = self.without(row)._predictions(self.before[row], self.states[row][1].state, plain=plain)
-            left_out.append((predictions, self.at_depth[row]))
-        depth = (self.change - self.at_depth)[rows] if left_out else 0.0
-        stacked = stack(self._predictions(before, state, plain=plain), left_out, "measured", nuisance=depth)
-        noise = similarity_weights(self.before, before) ** 2 @ self.variance
+        plain = n_contexts < FEW
+        left_out = [
+            (self.without(row)._predictions(self.before[row], self.states[row][1].state, plain=plain), self.change[row])
+            for row in (spread(n_contexts) if n_contexts > 1 else ())
+        ]
+        stacked = stack(self._predictions(before, state, plain=plain), left_out, "transferred")
         few = f"measured in only {n_contexts} other context{'s' * (n_contexts > 1)}, whose plain mean is predicted"
         sizes = self.log_ratio
-        size = sizes.mean() * james_stein(sizes.var() / max(n_contexts - 1, 1), sizes.mean() ** 2) * (n_contexts > 1)
-        shrunk = shrink_noise(replace(stacked, log_ratio=float(size)), float(noise.sum()))
-        return shrunk.with_cautions(*self.cautions, *([few] if plain else []))
+        noise = sizes.var(ddof=1) / n_contexts if n_contexts > 1 else 0.0
+        size = float(sizes.mean() * james_stein(noise, sizes.mean() ** 2))
+        return replace(stacked, log_ratio=size).with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
-        predictions = context_predictions(self.before, self.at_depth, before)
+        """Predict by each predictor, with adaptive shrinkage by the sampling variance of the measured changes."""
+        predictions = context_predictions(self.before, self.change, before)
+        similar = similarity_weights(self.before, before) ** 2 @ self.variance
         if plain:
-            return {"mean response": predictions["mean response"]}
-        if state.size:
+            predictions = {"mean response": predictions["mean response"]}
+        elif state.size:
             treated, untreated = (StateMoments.mean_of(list(arm)) for arm in zip(*self.states, strict=True))
             predictions["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
-        return predictions
+        noise = {"mean response": self.variance.sum(0) / len(self.variance) ** 2}
+        return {name: adaptive_shrinkage(x, noise.get(name, similar))[0] for name, x in predictions.items()}
 
     @property
     def cautions(self) -> list[str]:
@@ -95,7 +92,15 @@ class Comparisons:
 
     def untreated(self, cell_context: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
         """Count the untreated cells ``(groups,)`` of a context; None if there are fewer than 20."""
-        n_cells = self.bulks.n_cells * (self.bulks.have({}) & self.bulks.agree(cell_context, columns))
+        groups = self.bulks.groups
+        n_cells = self.bulks.n_cells * (groups.untreated & groups.agree(cell_context, columns))
+        return n_cells if n_cells.sum() >= MIN_CELLS else None
+
+    def treated(self, cell_context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+        """Count treated cells ``(groups,)`` under all given conditions, batch included; None if fewer than 20."""
+        groups = self.bulks.groups
+        given = np.flatnonzero(cell_context != Code.MISSING)
+        n_cells = self.bulks.n_cells * (groups.have(treatment) & groups.agree(cell_context, given))
         return n_cells if n_cells.sum() >= MIN_CELLS else None
 
     def measured(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
@@ -123,26 +128,27 @@ class Comparisons:
         """Compare both arms of each context; contexts without a shared batch are used only if no context has one."""
         bulks, rows = self.bulks, []
         contexts, context_of = distinct_rows(bulks.cell_context[:, columns])
-        treated, untreated = bulks.have(treatment), bulks.have({})
+        treated, untreated = bulks.groups.have(treatment), bulks.groups.untreated
         for which in np.unique(context_of[treated]):
             in_context = context_of == which
             arms, matched = self._match(in_context & treated, in_context & untreated)
             if min(bulks.n_cells[arm > 0].sum() for arm in arms) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
                 continue
-            (after, noise), (before, noise_before) = map(bulks.mean, arms)
-            log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in arms))
-            curves = np.average(bulks.curves, axis=0, weights=arms[1][untreated])
-            change = after - before
-            sizes = change - depth_effect(curves, log_ratio), log_ratio
-            states = bulks.moments(arms[0]), bulks.moments(arms[1])
-            rows.append((matched, contexts[which], before, change, noise + noise_before, *sizes, states))
+            rows.append((matched, contexts[which], *self.compare(*arms)))
         crossed = any(row[0] for row in rows)
         chosen = [row[1:] for row in rows if row[0] == crossed]
         if not chosen:
             return None
         *arrays, moments = zip(*chosen, strict=True)
-        codes, before, change, variance, at_depth, log_ratio = map(np.stack, arrays)
-        return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, moments, not crossed)
+        return MeasuredContexts(*map(np.stack, arrays), moments, not crossed)
+
+    def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Compare weighted groups: untreated means, change, its sampling variance, log library ratio and states."""
+        bulks = self.bulks
+        (after, noise), (before, noise_before) = map(bulks.mean, (treated, untreated))
+        log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in (treated, untreated)))
+        states = bulks.moments(treated), bulks.moments(untreated)
+        return before, after - before, noise + noise_before, log_ratio, states
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""

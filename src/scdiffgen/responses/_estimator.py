@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from scdiffgen._codes import Code
+from scdiffgen._codes import Code, GroupTable
 
-from ._pseudobulks import ConditionGroups, PseudobulkSums
+from ._pseudobulks import PseudobulkSums
 from ._response_predictor import ResponsePredictor
 from ._stacking import Prediction
 
@@ -38,7 +38,7 @@ class ResponseEstimator:
     >>> estimator = ResponseEstimator.fit(rng.poisson(means), treatment=treatment)
     >>> prediction = estimator.predict("drug")
     >>> bool(prediction.change[0] > 0.5), prediction.source
-    (True, 'measured')
+    (True, 'own')
     """
 
     predictor: ResponsePredictor
@@ -99,12 +99,12 @@ class ResponseEstimator:
         doses = np.where(interventions >= 0, 1.0 if dose is None else np.asarray(dose, dtype=float)[:, None], 0.0)
         coded = [np.unique(nothing if x is None else np.asarray(x), return_inverse=True) for x in (context, batch)]
         cell_context = np.column_stack([codes for _, codes in coded])
-        sums = PseudobulkSums(ConditionGroups(cell_context, interventions, doses), [1], cells.shape[1])
+        sums = PseudobulkSums(GroupTable.of(cell_context, interventions, doses), [1], cells.shape[1])
         if not sums.fits:
             raise ValueError("`counts` has no group of 20 cells that share their labels: pass more cells.")
         sums.add(cells)
         vectors = None if features is None else np.stack([np.asarray(features[name], dtype=float) for name in names])
-        return cls(ResponsePredictor(sums.finish(), vectors, [1]), names, coded[0][0].tolist())
+        return cls(ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"]), names, coded[0][0].tolist())
 
     def predict(self, treatment: str, context: object = None, dose: float = 1.0) -> Prediction | None:
         """Predict the change of mean log expression in a context; ``None`` if no data predict it.

@@ -13,55 +13,42 @@ KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # fractions of
 GAINED = np.geomspace(1e-6, 0.2, 16)  # shares added
 STEPS = np.concatenate([KEPT - 1, [0.0], GAINED])
 N_TERMS = 6  # number of terms of count distributions; the tail is evaluated at its mean
-LARGEST_RATIO = 4.0  # maximum ratio of library sizes
 
 
 def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
-    r"""Compute mean log expression after each step, and its derivative by :math:`-\log L` ``(2, steps, genes)``."""
-    cells = sparse.csr_matrix(counts, dtype=np.float64)
-    library = np.maximum(library_sizes(cells), 1)
-    row, scale = np.repeat(np.arange(len(library)), np.diff(cells.indptr)), TARGET_SUM / library
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        return np.stack([np.bincount(cells.indices, row, cells.shape[1]) for row in values]) / len(library)
-
-    values, value_scale = cells.data, scale[row]
-    curves = [mean(_after_thinning(values, kept, value_scale)) for kept in KEPT]
-    curves.append(mean(_log_and_slope(values, value_scale)))
+    """Compute mean log expression after each step ``(steps, genes)``, at the library sizes before it."""
+    cells, row, library = _with_libraries(counts)
+    value_scale = TARGET_SUM / library[row]
+    curves = [_mean(cells, row, _after_thinning(cells.data, kept, value_scale)) for kept in KEPT]
+    curves.append(_mean(cells, row, np.log1p(cells.data * value_scale)))
     for gained in GAINED:
-        zero = _after_gain(np.zeros_like(library), library * gained, scale)
-        rest = _after_gain(values, library[row] * gained, value_scale) - zero[:, row]
-        curves.append(zero.mean(1)[:, None] + mean(rest))
-    return np.stack(curves, axis=1)
+        zero = _after_gain(np.zeros_like(library), library * gained, TARGET_SUM / library)
+        rest = _after_gain(cells.data, library[row] * gained, value_scale) - zero[row]
+        curves.append(zero.mean() + _mean(cells, row, rest))
+    return np.stack(curves)
+
+
+def depth_effect(counts: sparse.csr_matrix, log_kept: float) -> np.ndarray:
+    """Compute the change of mean log expression ``(genes,)`` by binomial thinning to a share of the molecules."""
+    cells, row, library = _with_libraries(counts)
+    scale, kept = TARGET_SUM / library[row], np.exp(log_kept)
+    change = _after_thinning(cells.data, kept, scale / kept) - np.log1p(cells.data * scale)
+    return _mean(cells, row, change) if log_kept < 0 else np.zeros(cells.shape[1])
 
 
 def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Find the shares ``(genes,)`` that change mean log expression by ``change``; they sum to the library ratio."""
-    # Normalisation divides by the library size, so shares and ratio depend on each other. Bisection sets the log ratio
-    # to the mean of the measured `log_ratio` and the log of the resulting sum of shares.
+    """Find the shares ``(genes,)`` after a change of mean log expression; their sum changes by the library ratio."""
     if not change.any():
-        return share
-    untreated = curves[0, len(KEPT)]
-    low, high = -np.log(LARGEST_RATIO), np.log(LARGEST_RATIO)
-    while high - low > 1 / TARGET_SUM:
-        ratio = (low + high) / 2
-        after = shares_at(share, _invert(curves[0] - ratio * curves[1], untreated + change))
-        low, high = (ratio, high) if np.log(after.sum()) > 2 * ratio - log_ratio else (low, ratio)
-    return after
-
-
-def depth_effect(curves: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Compute the change of mean log expression ``(genes,)`` by a change of library size alone (binomial thinning)."""
-    log_kept = -min(abs(log_ratio), np.log(LARGEST_RATIO))
-    thinned = _at_steps(curves[0] - log_kept * curves[1], np.full(curves.shape[2], np.expm1(log_kept)))
-    return -np.sign(log_ratio) * (thinned - curves[0, len(KEPT)])
+        return share * np.exp(log_ratio)
+    after = shares_at(share, _invert(curves, curves[len(KEPT)] + change))
+    return after * (np.exp(log_ratio) * share.sum() / max(after.sum(), np.finfo(float).tiny))
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Compute the change of mean log expression ``(genes,)`` of untreated cells after a change of shares."""
+    """Compute the change of mean log expression ``(genes,)`` by a change of shares at equal library sizes."""
+    after = after * (before.sum() / after.sum())
     steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
-    curve = curves[0] - np.log(after.sum() / before.sum()) * curves[1]
-    return _at_steps(curve, steps) - curves[0, len(KEPT)]
+    return _at_steps(curves, steps) - curves[len(KEPT)]
 
 
 def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -75,11 +62,13 @@ def apply_response(
     counts: sparse.csr_matrix, before: np.ndarray, after: np.ndarray, rng: np.random.Generator, *, keep_library: bool
 ) -> sparse.csr_matrix:
     """Resample counts from shares ``before`` to ``after``; library sizes change unless ``keep_library``."""
+    cells = sparse.csr_matrix(counts, dtype=np.int64, copy=True)
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
+    elif (factor := _typical_ratio(before, after.reshape(-1, len(before)).mean(0))) > 1:
+        cells, before = _deepened(cells, before, factor, rng), before * factor
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
     gained = (after - before).clip(min=0)
-    cells = sparse.csr_matrix(counts, dtype=np.int64, copy=True)
     library = np.asarray(cells.sum(1)).ravel()
     rows = np.repeat(np.arange(len(library)), np.diff(cells.indptr))
     cells.data = rng.binomial(cells.data, np.broadcast_to(kept, cells.shape)[rows, cells.indices])
@@ -97,6 +86,24 @@ def apply_response(
     return cells
 
 
+def _typical_ratio(before: np.ndarray, after: np.ndarray) -> float:
+    """Return the median over molecules of the ratio of shares, the factor of genes that do not respond."""
+    genes = np.flatnonzero(before > 0)
+    ratios = after[genes] / before[genes]
+    order = np.argsort(ratios)
+    middle = np.searchsorted(before[genes][order].cumsum(), before.sum() / 2).clip(max=len(genes) - 1)
+    return float(ratios[order][middle])
+
+
+def _deepened(
+    cells: sparse.csr_matrix, share: np.ndarray, factor: float, rng: np.random.Generator
+) -> sparse.csr_matrix:
+    """Add molecules until cells have ``factor`` times as many: half from their own counts, half from mean shares."""
+    own = cells.toarray()
+    expected = (own + own.sum(1, keepdims=True) * share / share.sum()) / 2
+    return sparse.csr_matrix(own + rng.poisson((factor - 1) * expected))
+
+
 def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Compute shares after steps."""
     return np.where(steps < 0, share * (1 + steps), share + steps)
@@ -111,19 +118,26 @@ def _invert(curve: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return STEPS[above - 1] + share.clip(0, 1) * (STEPS[above] - STEPS[above - 1])
 
 
-def _log_and_slope(counts: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    scaled = counts * scale
-    return np.stack([np.log1p(scaled), scaled / (1 + scaled)])
+def _with_libraries(counts: sparse.csr_matrix) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+    """Return counts in double precision, the row of each nonzero count, and library sizes ``(cells,)``."""
+    cells = sparse.csr_matrix(counts, dtype=np.float64)
+    rows = np.repeat(np.arange(cells.shape[0]), np.diff(cells.indptr))
+    return cells, rows, np.maximum(library_sizes(cells), 1)
+
+
+def _mean(cells: sparse.csr_matrix, row: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Average values of nonzero counts over cells, by gene ``(genes,)``."""
+    return np.bincount(cells.indices, values, cells.shape[1]) / max(cells.shape[0], 1)
 
 
 def _after_thinning(counts: np.ndarray, kept: float, scale: np.ndarray) -> np.ndarray:
-    """Compute expected log expression, and its derivative, of Binomial(counts, kept)."""
+    """Compute expected log expression of Binomial(counts, kept)."""
     growths = [(counts - k).clip(min=0) * kept / (1 - kept) for k in range(N_TERMS)]
     return _expected(0 * counts, (1 - kept) ** counts, growths, counts * kept, scale)
 
 
 def _after_gain(counts: np.ndarray, gained: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Compute expected log expression, and its derivative, of counts + Poisson(gained)."""
+    """Compute expected log expression of counts + Poisson(gained)."""
     return _expected(counts, np.exp(-gained), [gained] * N_TERMS, gained, scale)
 
 
@@ -133,8 +147,8 @@ def _expected(
     """Compute the expectation over base + k, with P(0) = ``none`` and P(k + 1) = P(k) growths[k] / (k + 1)."""
     probability, total, beyond, mean_beyond = none, 0.0, np.ones_like(mean), mean
     for k in range(N_TERMS):
-        total = total + probability * _log_and_slope(base + k, scale)
+        total = total + probability * np.log1p((base + k) * scale)
         beyond, mean_beyond = beyond - probability, mean_beyond - k * probability
         probability = probability * growths[k] / (k + 1)
     tail = np.maximum(mean_beyond / np.maximum(beyond, np.finfo(np.float32).eps), N_TERMS)
-    return total + np.maximum(beyond, 0) * _log_and_slope(base + tail, scale)
+    return total + np.maximum(beyond, 0) * np.log1p((base + tail) * scale)

@@ -90,9 +90,10 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
-    """Interpolate responses ``(doses, genes)`` of the context itself and of all contexts pooled."""
+    """Average pooled responses ``(doses, genes)``, and interpolate own and pooled responses."""
     weights = dose_weights(dose, doses)
-    return {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
+    interpolated = {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
+    return {"mean of doses": pooled.mean(0), **interpolated}
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:

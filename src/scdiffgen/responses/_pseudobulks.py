@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,11 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 
-from scdiffgen._codes import Code, backoff_levels, distinct_rows, have_exactly
+from scdiffgen._codes import Code, GroupTable, Treatment, backoff_levels, distinct_rows
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import warn_user
 
-from ._expression_curves import STEPS, expression_curves
+from ._expression_curves import STEPS, depth_effect, expression_curves
 from ._predictors import StateMoments
 
 MIN_CELLS = 20  # minimum number of cells of a group, and of each arm of a comparison
@@ -26,69 +25,45 @@ N_STATES, STABLE = 20, 0.5  # number of cell states; maximum response, in SDs, o
 LARGEST = 200_000_000  # maximum number of values of pseudobulks
 
 
-class ConditionGroups(NamedTuple):
-    """Conditions of cells or of groups of cells."""
+def pool(cells: GroupTable, n_cells: np.ndarray, batches: Sequence[int]) -> tuple[GroupTable, np.ndarray]:
+    """Pool rows of a treatment to groups of 20 cells, first over batches; also return group indices, or -1."""
+    # Cells of batches with one arm are not pooled with cells of batches with both arms.
+    columns = np.arange(cells.cell_context.shape[1])
+    context = np.setdiff1d(columns, batches)
+    one_armed = _one_armed(cells, context)
+    group_of, groups = np.full(len(n_cells), -1), [cells.take(np.arange(0))]
+    for kept in [columns, *backoff_levels(context)]:
+        left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
+        coarser = np.full_like(cells.cell_context[left], Code.MISSING)
+        coarser[:, kept] = cells.cell_context[left][:, kept]
+        pooled, _, which = GroupTable(coarser, cells.interventions[left], cells.doses[left]).distinct()
+        large = np.bincount(which, n_cells[left], pooled.n_rows) >= MIN_CELLS
+        first = sum(group.n_rows for group in groups)
+        group_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
+        groups.append(pooled.take(np.flatnonzero(large)))
+    return GroupTable(*map(np.concatenate, zip(*groups, strict=True))), group_of
 
-    cell_context: np.ndarray  # (rows, columns): codes of all conditions except interventions, or a Code
-    interventions: np.ndarray  # (rows, slots): ids, or a Code
-    doses: np.ndarray  # (rows, slots): doses of the interventions; 0 if there is none
 
-    def treatment(self, row: int) -> dict[int, float]:
-        """Return the doses of a row by intervention id."""
-        ids, doses = self.interventions[row].tolist(), self.doses[row].tolist()
-        return {part: dose for part, dose in zip(ids, doses, strict=True) if part >= 0}
-
-    def distinct(self) -> tuple[ConditionGroups, np.ndarray]:
-        """Find distinct rows, regardless of the order of interventions, and the index of each row ``(rows,)``."""
-        order = np.argsort(-self.interventions, axis=1, kind="stable")
-        interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
-        rows = np.hstack([self.cell_context, interventions, doses])
-        _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return ConditionGroups(self.cell_context[first], interventions[first], doses[first]), group_of.ravel()
-
-    def take(self, rows: np.ndarray) -> ConditionGroups:
-        """Select rows."""
-        return ConditionGroups(*(array[rows] for array in self))
-
-    def pool(self, n_cells: np.ndarray, batches: Sequence[int]) -> tuple[ConditionGroups, np.ndarray]:
-        """Pool rows of a treatment to groups of 20 cells, first over batches; also return group indices, or -1."""
-        # Cells of batches with one arm are not pooled with cells of batches with both arms.
-        columns = np.arange(self.cell_context.shape[1])
-        context = np.setdiff1d(columns, batches)
-        one_armed = self._one_armed(context)
-        group_of, groups = np.full(len(n_cells), -1), [self.take(np.arange(0))]
-        for kept in [columns, *backoff_levels(context)]:
-            left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
-            coarser = np.full_like(self.cell_context[left], Code.MISSING)
-            coarser[:, kept] = self.cell_context[left][:, kept]
-            pooled, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
-            large = np.bincount(which, n_cells[left], len(pooled.doses)) >= MIN_CELLS
-            first = sum(len(group.doses) for group in groups)
-            group_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
-            groups.append(pooled.take(np.flatnonzero(large)))
-        return ConditionGroups(*map(np.concatenate, zip(*groups, strict=True))), group_of
-
-    def _one_armed(self, context: np.ndarray) -> np.ndarray:
-        """Mark rows of one-armed batches in contexts with two-armed batches ``(rows,)``."""
-        untreated = have_exactly(self.interventions, [])
-        context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.cell_context[:, context], self.cell_context))
-        both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (untreated, ~untreated)))
-        return (np.bincount(context_of, both[batch_of])[context_of] > 0) & ~both[batch_of]
+def _one_armed(cells: GroupTable, context: np.ndarray) -> np.ndarray:
+    """Mark rows of one-armed batches in contexts with two-armed batches ``(rows,)``."""
+    context_of, batch_of = (distinct_rows(codes)[1] for codes in (cells.cell_context[:, context], cells.cell_context))
+    both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (cells.untreated, ~cells.untreated)))
+    return (np.bincount(context_of, both[batch_of])[context_of] > 0) & ~both[batch_of]
 
 
 @dataclass(frozen=True)
 class Pseudobulks:
     """Moments over groups of cells with equal conditions, as plain arrays that are saved with the model."""
 
-    cell_context: np.ndarray  # (groups, columns): this and the next two as in ConditionGroups; MISSING if pooled
+    cell_context: np.ndarray  # (groups, columns): this and the next two as in GroupTable; MISSING if pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
-    log_mean: np.ndarray  # (groups, genes): mean of log(1 + counts per 10,000)
+    log_mean: np.ndarray  # (groups, genes): mean of log(1 + counts per 10,000), at the depth of untreated cells
     log_variance: np.ndarray  # (groups, genes): variance of the same over cells
     share: np.ndarray  # (groups, genes): mean of counts over library sizes
     log_library: np.ndarray  # (groups,): mean log library size
-    curves: np.ndarray  # (untreated groups, 2, steps, genes): see expression_curves
+    curves: np.ndarray  # (untreated groups, steps, genes): see expression_curves
     state_loadings: np.ndarray  # (genes, states): principal axes of untreated cells in unresponsive genes
     state_mean: np.ndarray  # (groups, states): this and the next two as in StateMoments
     state_square: np.ndarray  # (groups, states, states)
@@ -100,16 +75,10 @@ class Pseudobulks:
         """Number of genes."""
         return self.log_mean.shape[1]
 
-    def have(self, treatment: Mapping[int, float]) -> np.ndarray:
-        """Mark groups with exactly these interventions and doses ``(groups,)``."""
-        matching = have_exactly(self.interventions, list(treatment))
-        for part, dose in treatment.items():
-            matching &= ((self.interventions == part) & (self.doses == dose)).any(1)
-        return matching
-
-    def agree(self, cell_context: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Mark groups that match a cell context in the given columns ``(groups,)``."""
-        return (self.cell_context[:, columns] == cell_context[columns]).all(1)
+    @property
+    def groups(self) -> GroupTable:
+        """Conditions of the groups."""
+        return GroupTable(self.cell_context, self.interventions, self.doses)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute weighted means of log expression and their sampling variance, both ``(genes,)``."""
@@ -122,10 +91,10 @@ class Pseudobulks:
         arrays = self.state_mean, self.state_square, self.state_product, self.log_mean
         return StateMoments(*(np.average(array, axis=0, weights=weights) for array in arrays))
 
-    def treatments(self) -> list[dict[int, float]]:
+    def treatments(self) -> list[Treatment]:
         """List distinct treatments."""
-        groups = ConditionGroups(self.cell_context[:, :0], self.interventions, self.doses).distinct()[0]
-        return [treatment for row in range(len(groups.doses)) if (treatment := groups.treatment(row))]
+        groups = self.groups._replace(cell_context=self.cell_context[:, :0]).distinct()[0]
+        return [treatment for row in range(groups.n_rows) if (treatment := groups.treatment(row))]
 
     def to_plain(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
@@ -160,13 +129,12 @@ class Pseudobulks:
 class PseudobulkSums:
     """Sums over groups of cells that are added in minibatches, with at most 20,000 cells in memory."""
 
-    def __init__(self, cells: ConditionGroups, batches: Sequence[int], n_genes: int) -> None:
-        distinct, group_of = cells.distinct()
-        self.groups, pool_of = distinct.pool(np.bincount(group_of), batches)
+    def __init__(self, cells: GroupTable, batches: Sequence[int], n_genes: int) -> None:
+        distinct, _, group_of = cells.distinct()
+        self.groups, pool_of = pool(distinct, np.bincount(group_of), batches)
         self.group_of, self.batches = pool_of[group_of], list(batches)
-        n_groups = len(self.groups.doses)
-        self.untreated = have_exactly(self.groups.interventions, [])
-        self.fits = 0 < (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
+        n_groups, self.untreated = self.groups.n_rows, self.groups.untreated
+        self.fits = 0 < (3 * n_groups + len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
         self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))
         self.batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
         self.log_library, self.sums = np.zeros(n_groups), np.zeros((3, n_groups if self.fits else 0, n_genes))
@@ -190,39 +158,70 @@ class PseudobulkSums:
             total[groups[groups >= 0]] += (belongs @ part).toarray()
         self.held.append(sparse.csr_matrix(counts)[np.isin(rows, self.held_rows)])
 
-    def _overlap_weights(self, cells: ConditionGroups, row_of: np.ndarray) -> np.ndarray:
+    def _overlap_weights(self, cells: GroupTable, row_of: np.ndarray) -> np.ndarray:
         """Compute overlap weights of cells, which give each pooled batch the same total weight under each treatment."""
         is_pooled = (self.groups.cell_context[:, self.batches] == Code.MISSING).any(1)
         pooled = is_pooled[self.group_of] & (self.group_of >= 0)
-        treated = ~have_exactly(cells.interventions, [])
+        treated = ~cells.untreated
         batch_of = distinct_rows(cells.cell_context)[1]
         n_treated, n_untreated = (np.bincount(batch_of, pooled & arm)[batch_of] for arm in (treated, ~treated))
         overlap = n_treated * n_untreated / np.maximum(n_treated + n_untreated, 1)
         weights = np.where(pooled, overlap / np.maximum(np.bincount(row_of, pooled)[row_of], 1), 1.0)
-        total = np.bincount(self.group_of + 1, weights, len(self.groups.doses) + 1)[self.group_of + 1]
+        total = np.bincount(self.group_of + 1, weights, self.groups.n_rows + 1)[self.group_of + 1]
         return np.where(total > 0, weights, 1.0)
 
     def finish(self, reference: Pseudobulks | None = None) -> Pseudobulks:
         """Compute moments, curves and cell states; append groups and reuse cell states of a ``reference``."""
         group_of_held = self.group_of[self.held_rows]
-        n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=len(self.groups.doses))
+        n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=self.groups.n_rows)
         total = np.bincount(self.group_of + 1, self.weights, len(n_cells) + 1)[1:]
         log_mean, squares, share = self.sums / total[:, None]
         log_variance = (squares - log_mean**2).clip(min=0)
         cells = sparse.vstack(self.held, format="csr")
         curves = [expression_curves(cells[group_of_held == group]) for group in np.flatnonzero(self.untreated)]
-        curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
+        curve = np.stack(curves) if curves else np.zeros((0, len(STEPS), cells.shape[1]))
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
-        arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
+        log_library = self.log_library / total
+        log_mean = self._at_depth_of_controls(log_mean, log_library, n_cells, cells, group_of_held)
+        arrays = (*self.groups, n_cells, log_mean, log_variance, share, log_library, curve)
         bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
         if reference is not None and reference.n_genes == bulks.n_genes:
             loadings = reference.state_loadings
         else:
             loadings = self._loadings(bulks, cells, group_of_held)
         in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
-        bulks = replace(bulks, in_batch=in_batch, **_state_moments(cells, group_of_held, len(n_cells), loadings))
+        bulks = replace(bulks, in_batch=in_batch, **_state_moments(cells, group_of_held, log_mean, loadings))
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
+
+    def _at_depth_of_controls(
+        self,
+        log_mean: np.ndarray,
+        log_library: np.ndarray,
+        n_cells: np.ndarray,
+        cells: sparse.csr_matrix,
+        group_of: np.ndarray,
+    ) -> np.ndarray:
+        """Correct means of treated groups for the depth by which they differ from untreated cells of their context."""
+        # The deeper arm is thinned, because the effect of fewer molecules is known and that of more is not.
+        corrected = log_mean.copy()
+        for group in np.flatnonzero((self.groups.interventions >= 0).any(1)):
+            controls = self._controls_of(group)
+            if not controls.any():
+                continue
+            log_ratio = log_library[group] - np.average(log_library[controls], weights=n_cells[controls])
+            deeper = np.arange(len(controls)) == group if log_ratio > 0 else controls
+            effect = depth_effect(cells[deeper[group_of] & (group_of >= 0)], -abs(log_ratio))
+            corrected[group] += np.sign(log_ratio) * effect
+        return corrected
+
+    def _controls_of(self, group: int) -> np.ndarray:
+        """Mark untreated groups of the batch and context of a group ``(groups,)``, with back-off."""
+        context = self.groups.cell_context[group]
+        given = np.flatnonzero(context != Code.MISSING)
+        levels = [given, *backoff_levels(given[~np.isin(given, self.batches)])]
+        controls = (self.untreated & self.groups.agree(context, columns) for columns in levels)
+        return next((marked for marked in controls if marked.any()), np.zeros_like(self.untreated))
 
     def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
         """Fit principal axes ``(genes, states)`` of untreated cells in genes that hardly respond to any treatment."""
@@ -251,15 +250,16 @@ class PseudobulkSums:
 
 
 def _state_moments(
-    cells: sparse.csr_matrix, group_of: np.ndarray, n_groups: int, loadings: np.ndarray
+    cells: sparse.csr_matrix, group_of: np.ndarray, log_mean: np.ndarray, loadings: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the loadings and the moments of cell states in each group, by name."""
-    expression = log_normalise(cells)
+    expression, n_groups = log_normalise(cells), len(log_mean)
     states = np.asarray(expression @ loadings)
     shapes = (states.shape[1],), (states.shape[1],) * 2, (states.shape[1], cells.shape[1])
     mean, square, product = (np.zeros((n_groups, *shape)) for shape in shapes)
     for group in range(n_groups if loadings.size else 0):
-        rows = group_of == group
-        mean[group], square[group] = states[rows].mean(0), states[rows].T @ states[rows] / rows.sum()
-        product[group] = (expression[rows].T @ states[rows]).T / rows.sum()
+        own, of_group = states[rows := group_of == group], expression[rows]
+        mean[group], square[group] = own.mean(0), own.T @ own / len(own)
+        covariance = (of_group.T @ (own - mean[group])).T / len(own)
+        product[group] = covariance + np.outer(mean[group], log_mean[group])
     return {"state_loadings": loadings, "state_mean": mean, "state_square": square, "state_product": product}

@@ -12,14 +12,27 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from scdiffgen._codes import Code
+from scdiffgen._codes import Code, Treatment
 from scdiffgen._log_normalise import log_normalise
 
-from ._comparisons import MOST_KEPT, Comparisons, Treatment
+from ._comparisons import MOST_KEPT, Comparisons, MeasuredContexts
 from ._expression_curves import KEPT, STEPS, apply_response, mean_change, shares_after, shares_at
-from ._predictors import Predictions, dose_predictions, feature_predictions, part_predictions
-from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, mean_of, shrink_towards, spread, stack
+from ._predictors import Predictions, dose_predictions, dose_weights, feature_predictions, part_predictions
+from ._pseudobulks import Pseudobulks
+from ._stacking import (
+    FEW,
+    MOST_LEFT_OUT,
+    NO_CHANGE,
+    Prediction,
+    adaptive_shrinkage,
+    mean_of,
+    shrink_towards,
+    spread,
+    stack,
+)
+
+Estimate = tuple[np.ndarray, np.ndarray]
+"""A change of mean log expression and its sampling variance, both ``(genes,)``."""
 
 
 class CellStates(NamedTuple):
@@ -29,7 +42,7 @@ class CellStates(NamedTuple):
     mean: np.ndarray  # (states,): mean state
     expression: np.ndarray  # (genes,): log expression after the response, at the mean state
     slopes: np.ndarray  # (states, genes)
-    curves: np.ndarray  # (steps, genes): mean log expression after each step, at the library size after the response
+    curves: np.ndarray  # (steps, genes): mean log expression after each step
 
 
 class Response(NamedTuple):
@@ -37,7 +50,7 @@ class Response(NamedTuple):
 
     before: np.ndarray  # (genes,): shares of genes among the molecules before the response
     after: np.ndarray  # (genes,): shares after the response; the ratio of the sums is that of the library sizes
-    mean_change: np.ndarray  # (genes,): change of mean log expression
+    mean_change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
     prediction: Prediction
     states: CellStates | None = None  # None if the response does not depend on the cell state
 
@@ -54,7 +67,13 @@ class Response(NamedTuple):
         loadings, mean, expression, slopes, curves = self.states
         wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
         steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
-        return shares_at(self.before, np.column_stack(steps))
+        after = shares_at(self.before, np.column_stack(steps))
+        return after * (self.after.sum() / np.maximum(after.sum(1, keepdims=True), np.finfo(float).tiny))
+
+    @property
+    def log_ratio(self) -> float:
+        """Log ratio of library sizes after to before."""
+        return float(np.log(self.after.sum() / self.before.sum()))
 
 
 @dataclass(frozen=True)
@@ -64,6 +83,7 @@ class ResponsePredictor:
     bulks: Pseudobulks
     features: np.ndarray | None = None  # (interventions, features)
     batches: Sequence[int] = ()
+    names: Sequence[str] = ()  # names of the conditions in the columns of contexts
     comparisons: Comparisons = field(init=False, repr=False, compare=False)
     _known: dict[object, Response | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -102,7 +122,7 @@ class ResponsePredictor:
         if n_cells is None or previous is None or requested is None:
             return None
         share = np.average(self.bulks.share, axis=0, weights=n_cells)
-        curves = np.average(self.bulks.curves, axis=0, weights=n_cells[self.bulks.have({})])
+        curves = np.average(self.bulks.curves, axis=0, weights=n_cells[self.bulks.groups.untreated])
         before, after = (
             shares_after(curves, share, scale * x.change, scale * x.log_ratio) for x in (previous, requested)
         )
@@ -110,12 +130,12 @@ class ResponsePredictor:
         slopes = None if source else self._slopes(context, target)
         if slopes is None:
             return Response(before, after, change, requested)
-        log_mean, own = curves[0, len(KEPT)], self.bulks.moments(n_cells)
+        log_mean, own = curves[len(KEPT)], self.bulks.moments(n_cells)
         wanted = log_mean + scale * requested.change
         lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
-        curve = np.maximum.accumulate(curves[0] - np.log(after.sum() / before.sum()) * curves[1])
-        arrays = (array.astype(np.float32) for array in (own.state, wanted, slopes, curve))  # responses are cached
+        rising = np.maximum.accumulate(curves)
+        arrays = (array.astype(np.float32) for array in (own.state, wanted, slopes, rising))  # responses are cached
         return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *arrays))
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
@@ -132,49 +152,87 @@ class ResponsePredictor:
 
     def has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:
         """Check whether enough cells of a context have exactly these interventions."""
-        groups = self.bulks.agree(context, np.flatnonzero(context != Code.MISSING)) & self.bulks.have(treatment)
-        return bool(self.bulks.n_cells[groups].sum() >= MIN_CELLS)
+        return self.comparisons.treated(context, treatment) is not None
 
     def _from_contexts(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict from measured contexts, with back-off over the columns of the context."""
-        for columns in self.comparisons.levels(context):
-            n_cells = self.comparisons.untreated(context, columns)
-            measured = self.comparisons.measured(columns, treatment)
+        table = self.comparisons
+        levels, treated = table.levels(context), table.treated(context, treatment)
+        for columns in levels:
+            n_cells, measured = table.untreated(context, columns), table.measured(columns, treatment)
             if n_cells is None or measured is None:
                 continue
+            if treated is not None and (measured.confounded or len(columns) < len(levels[0])):
+                return self._confounded(context, treated, n_cells)
             row = measured.row(context[columns])
             others = measured if row is None else measured.without(row)
-            priors = [others.predict(*self.comparisons.means(n_cells))] if len(others.change) else []
+            priors = [others.predict(*table.means(n_cells))] if len(others.change) else []
             if row is None:
                 return priors[0]
-            ((part, dose), *combined) = treatment.items()
-            if not combined and dose < max(self._doses(part), default=0):  # others cannot predict the largest dose
-                interpolated = self._from_doses(context, part, dose)
-                priors += [] if interpolated is None else [interpolated]
-            if not priors:
-                singles = [change for single, change in self._singles(context, columns) if single != treatment]
-                if len(singles) >= FEW:
-                    priors = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "measured")]
-            shrunk = shrink_towards(measured.change[row], measured.variance[row], mean_of(priors))
-            return replace(shrunk, log_ratio=float(measured.log_ratio[row])).with_cautions(*measured.cautions)
+            return self._own(context, columns, treatment, measured, row, priors)
         return None
+
+    def _own(
+        self,
+        context: np.ndarray,
+        columns: np.ndarray,
+        treatment: Treatment,
+        measured: MeasuredContexts,
+        row: int,
+        priors: list[Prediction],
+    ) -> Prediction:
+        """Shrink the response of a measured context towards the predictions of other contexts, doses or treatments."""
+        ((part, dose), *combined) = treatment.items()
+        if not combined and dose < max(self._doses(part), default=0):  # others cannot predict the largest dose
+            interpolated = self._from_doses(context, part, dose)
+            priors += [] if interpolated is None else [interpolated]
+        if not priors:
+            singles = [change for single, change in self._singles(context, columns) if single != treatment]
+            if len(singles) >= FEW:
+                priors = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "transferred")]
+        shrunk = shrink_towards(measured.change[row], measured.variance[row], mean_of(priors))
+        return replace(shrunk, log_ratio=float(measured.log_ratio[row])).with_cautions(*measured.cautions)
+
+    def _confounded(self, context: np.ndarray, treated: np.ndarray, untreated: np.ndarray) -> Prediction:
+        """Compare treated cells of the requested conditions with control cells of other conditions."""
+        _, change, variance, log_ratio, _ = self.comparisons.compare(treated, untreated)
+        names = self._names_that_differ(context, untreated)
+        caution = f"treatment and {names} are confounded, as control cells have another {names}"
+        shrunk = shrink_towards(change, variance, None)
+        return replace(shrunk, log_ratio=float(log_ratio)).with_cautions(caution)
+
+    def _names_that_differ(self, context: np.ndarray, groups: np.ndarray) -> str:
+        """Name the given conditions that no cell of the groups has."""
+        found = self.bulks.cell_context[groups > 0]
+        differ = (context != Code.MISSING) & ~(found == context).any(0)
+        names = dict.fromkeys(name for name, other in zip(self.names, differ, strict=False) if other)
+        return " and ".join(map(repr, names)) or "other conditions"
 
     def _from_doses(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict the response to one perturbation from its other doses, stacked by leaving each dose out."""
         table, doses = self.comparisons, [other for other in self._doses(part) if other != dose]
         for columns in table.levels(context) if np.isfinite(dose) else ():
             measured = {x: contexts for x in doses if (contexts := table.measured(columns, {part: x})) is not None}
-            if not measured or table.untreated(context, columns) is None:
+            cells = table.untreated(context, columns)
+            if not measured or cells is None:
                 continue
             pooled = {x: contexts.pooled() for x, contexts in measured.items()}
-            own = {x: table.change(context, columns, {part: x}) for x in measured}
+            means = table.means(cells)
+
+            def in_context(contexts: MeasuredContexts, row: int | None) -> Estimate:
+                own = contexts.predict(*means).change if row is None else contexts.change[row]
+                return own, np.zeros_like(own) if row is None else contexts.variance[row]
+
+            own = {x: in_context(contexts, contexts.row(context[columns])) for x, contexts in measured.items()}
             left_out = []
             for held_out in [x for x in measured if x < max(measured)]:
                 for held_context, change in zip(measured[held_out].contexts, measured[held_out].change, strict=True):
                     rows = {x: contexts.row(held_context) for x, contexts in measured.items() if x != held_out}
-                    rest = {x: measured[x].change[row] for x, row in rows.items() if row is not None}
+                    rest = {x: in_context(measured[x], row) for x, row in rows.items() if row is not None}
                     left_out += [(_over_doses(held_out, rest, pooled), change)] if rest else []
-            return stack(_over_doses(dose, own, pooled), left_out, "measured")
+            sizes = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
+            log_ratio = float(dose_weights(dose, np.array(list(measured))) @ sizes)
+            return replace(stack(_over_doses(dose, own, pooled), left_out, "transferred"), log_ratio=log_ratio)
         return None
 
     def _doses(self, part: int) -> list[float]:
@@ -245,7 +303,9 @@ class ResponsePredictor:
         return [(single, change) for single, change in pairs if change is not None]
 
 
-def _over_doses(dose: float, own: Mapping[float, np.ndarray | None], pooled: Mapping[float, np.ndarray]) -> Predictions:
-    by_dose = {x: change for x, change in own.items() if change is not None}
-    changes, averages = np.stack(list(by_dose.values())), np.stack([pooled[x] for x in by_dose])
-    return dose_predictions(dose, np.array(list(by_dose)), changes, averages)
+def _over_doses(dose: float, own: Mapping[float, Estimate], pooled: Mapping[float, np.ndarray]) -> Predictions:
+    """Predict the response to a dose from other doses, whose responses are shrunk towards their mean."""
+    changes, averages = np.stack([change for change, _ in own.values()]), np.stack([pooled[x] for x in own])
+    centre = changes.mean(0)
+    smooth = [centre + adaptive_shrinkage(change - centre, variance)[0] for change, variance in own.values()]
+    return dose_predictions(dose, np.array(list(own)), np.stack(smooth), averages)

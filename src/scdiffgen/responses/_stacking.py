@@ -21,9 +21,9 @@ PRIOR_UNITS = 0.2  # prior strength of equal weights, in left-out responses
 COVERAGE = 0.8  # nominal coverage of intervals
 NO_CHANGE, OWN = "no change", "own cells"
 
-Source = Literal["network", "measured", "parts", "features"]
+Source = Literal["own", "transferred", "parts", "features", "network"]
 SOURCES: tuple[Source, ...] = get_args(Source)
-"""Sources of responses: the network, or cells with the perturbation, its parts, or other perturbations."""
+"""Sources of responses: cells of the context, other contexts or doses, parts, other perturbations, the network."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,20 @@ class Prediction:
     Parameters
     ----------
     change
-        Change of the mean of log(1 + counts per 10,000), (genes,).
+        Change of the mean of log(1 + counts per 10,000) at equal sequencing depth, (genes,).
     half_width
         Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out.
     source
-        ``"measured"``, ``"parts"`` or ``"features"``.
+        ``"own"``, ``"transferred"``, ``"parts"`` or ``"features"``.
     weights
         Stacking weights of the predictors, which sum to 1.
     pearson
         Correlations of left-out responses with their predictions, ``(left out,)``.
     gain
         1 minus the ratio of the squared errors of these predictions and of the plain mean; NaN without left-out ones.
+    is_ahead
+        Whether squared errors are below those of the plain mean by more than the standard error over left-out
+        responses; ``None`` without left-out ones.
     cautions
         Cautions in words.
     log_ratio
@@ -56,6 +59,7 @@ class Prediction:
     weights: Mapping[str, float]
     pearson: np.ndarray
     gain: float = np.nan
+    is_ahead: bool | None = None
     cautions: tuple[str, ...] = ()
     log_ratio: float = 0.0
 
@@ -66,7 +70,7 @@ class Prediction:
     @classmethod
     def of_no_change(cls, n_genes: int) -> Self:
         """Predict no change, with certainty."""
-        return cls(np.zeros(n_genes), np.zeros(n_genes), "measured", {NO_CHANGE: 1.0}, np.zeros(0))
+        return cls(np.zeros(n_genes), np.zeros(n_genes), "own", {NO_CHANGE: 1.0}, np.zeros(0))
 
 
 def stack(
@@ -75,9 +79,8 @@ def stack(
     source: Source,
     *,
     shrinks: bool = False,
-    nuisance: np.ndarray | float = 0.0,
 ) -> Prediction:
-    """Stack predictors by left-out predictions with truth; a ``nuisance`` ``(left out, genes)`` widens intervals."""
+    """Stack predictors, the plain mean first, by left-out predictions with truth."""
     # With `shrinks`, the prediction is shrunk by any slope below 1.
     names, changes = list(predictions), np.stack(list(predictions.values()))
     predictors = np.array([[pair[0][name] for name in names] for pair in left_out]).reshape(-1, *changes.shape)
@@ -86,13 +89,22 @@ def stack(
     predicted = np.tensordot(predictors, weights, (1, 0))
     slope = (predicted * truth).sum() / max((predicted**2).sum(), np.finfo(float).tiny) if len(truth) else 1.0
     kept = float(np.clip(slope, 0, 1)) if shrinks or slope < 0.5 else 1.0
-    residuals, baseline = truth - kept * predicted, ((truth - predictors[:, 0]) ** 2).sum()
+    residuals = truth - kept * predicted
+    errors, plain = ((difference**2).sum(1) for difference in (residuals, truth - predictors[:, 0]))
     by_name = {name: kept * weight for name, weight in zip(names, weights.tolist(), strict=True)}
     by_name |= {NO_CHANGE: 1 - kept} if kept < 1 else {}
     pairs = zip(predicted, truth, strict=True)
     pearson = np.array([np.corrcoef(*pair)[0, 1] if all(map(np.ptp, pair)) else np.nan for pair in pairs])
-    gain = float(1 - (residuals**2).sum() / baseline) if baseline > 0 else np.nan
-    return Prediction(kept * weights @ changes, interval(residuals + nuisance), source, by_name, pearson, gain)
+    gain = float(1 - errors.sum() / plain.sum()) if plain.sum() > 0 else np.nan
+    is_ahead = _is_below(errors, plain) if np.isfinite(gain) else None
+    return Prediction(kept * weights @ changes, interval(residuals), source, by_name, pearson, gain, is_ahead)
+
+
+def _is_below(errors: np.ndarray, plain: np.ndarray) -> bool:
+    """Test whether squared errors of left-out responses are lower by more than the standard error of the mean."""
+    lower = plain - errors
+    noise = lower.std(ddof=1) / np.sqrt(len(lower)) if len(lower) > 1 else 0.0
+    return bool(lower.mean() > max(noise, np.sqrt(np.finfo(float).eps) * plain.mean()))
 
 
 def interval(residuals: np.ndarray) -> np.ndarray:
@@ -113,28 +125,40 @@ def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray
     return np.maximum(1 - variance / np.maximum(squares, np.finfo(float).tiny), 0)
 
 
-def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
-    """Shrink a prediction by the sampling variance of its squared length (positive-part James-Stein)."""
-    kept = float(james_stein(variance, predicted.change @ predicted.change))
-    weights = {name: kept * weight for name, weight in predicted.weights.items()}
-    weights[NO_CHANGE] = weights.get(NO_CHANGE, 0.0) + 1 - kept
-    return replace(predicted, change=kept * predicted.change, weights=weights)
+def adaptive_shrinkage(change: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shrink changes ``(genes,)`` with given sampling variance; return posterior means and variances.
+
+    The prior of the z-scores is a scale mixture of normal distributions around 0, fitted by expectation maximisation
+    :cite:p:`stephens2017ash`, so a response of few genes among thousands is kept.
+    """
+    error = np.sqrt(variance)
+    z = np.divide(change, error, out=np.zeros_like(change), where=error > 0)
+    scales = np.append(0.0, np.geomspace(0.1, max(2 * np.abs(z).max(initial=0), 1), 20))
+    spread = 1 + scales**2
+    log_density = -(np.log(spread) + z[:, None] ** 2 / spread) / 2
+    density = np.exp(log_density - log_density.max(1, keepdims=True))
+    weights, measured = np.full(len(scales), 1 / len(scales)), density[error > 0]
+    for _ in range(100 if len(measured) else 0):
+        posterior = measured * weights
+        weights = (posterior / posterior.sum(1, keepdims=True)).mean(0)
+    posterior = density * weights
+    posterior /= posterior.sum(1, keepdims=True)
+    kept = scales**2 / spread
+    mean = posterior @ kept
+    square = (posterior * (kept + (z[:, None] * kept) ** 2)).sum(1)
+    return mean * change, variance * np.maximum(square - (mean * z) ** 2, 0)
 
 
 def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
-    """Shrink a measured change towards a prediction, or 0, by the mean of joint and per-gene James-Stein factors."""
-    # The interval covers the change in a replicate with as many cells: sampling variance, posterior variance and
-    # squared shrinkage.
+    """Shrink a measured change towards a prediction, or 0, gene by gene."""
+    # The interval covers the change in a replicate with as many cells: sampling variance and posterior variance.
     prior = Prediction.of_no_change(len(change)) if towards is None else towards
     difference = change - prior.change
-    kept = np.full_like(change, james_stein(variance.sum(), (difference**2).sum()))
-    if towards is not None:
-        kept = (kept + james_stein(variance, difference**2)) / 2
-    own = float((kept * difference**2).sum() / max((difference**2).sum(), np.finfo(float).tiny))
+    shrunk, uncertainty = adaptive_shrinkage(difference, variance)
+    own = float((shrunk * difference).sum() / max((difference**2).sum(), np.finfo(float).tiny))
     weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
-    squares = (1 + kept) * variance + (1 - kept) ** 2 * (difference**2 - variance).clip(min=0)
-    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(squares)
-    return Prediction(prior.change + kept * difference, half_width, "measured", weights, np.zeros(0))
+    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(variance + uncertainty)
+    return Prediction(prior.change + shrunk, half_width, "own", weights, np.zeros(0))
 
 
 def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
