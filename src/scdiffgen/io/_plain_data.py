@@ -60,25 +60,9 @@ def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarra
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=pd.Index(index, name=name))
 
 
-REMOVED = {
-    **{"counterfactual": "noise", "likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1},
-    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention", "attention": "within"},
-    **{"loss_space": "x0", "weighting": "uniform", "encoder": "mlp", "kind": "additive"},
-    "category_embedding": "table",
-}
-"""Removed options of earlier versions, with the values that later versions implement."""
-
-
 def as_options(kind: type, values: dict[str, Any]) -> Any:
     """Rebuild options of an allowed type from their values."""
-    allowed = {field.name for field in fields(kind)}
-    for name, value in values.items():
-        if name not in allowed and name in REMOVED and value != REMOVED[name]:
-            raise NotImplementedError(
-                f"The model was made with `{kind.__name__}({name}={value!r})`, but versions after 0.1.0 have no "
-                f"`{name}`: make and train a model without it."
-            )
-    return kind(**{name: value for name, value in values.items() if name in allowed or name not in REMOVED})
+    return kind(**values)
 
 
 MAY_BE_CALLED: tuple[Callable[..., Any], ...] = (as_array, as_frame, as_object_array, as_options, as_scalar)
@@ -153,7 +137,5 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
             "It was saved by an earlier version of scdiffgen, or was tampered with. If you trust its source, call "
             "`load(..., safe=False)`, and save the model again."
         ) from error
-    except NotImplementedError as error:
-        raise ValueError(f"`dir_path`: {file}: {error}") from error
     except UNREADABLE as error:
         raise ValueError(f"`dir_path`: {file} cannot be read as a saved model ({error}). {AGAIN}") from error

@@ -4,7 +4,7 @@ import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
 
 from scdiffgen.data import open_cells
 from scdiffgen.module import GaussianOptions, LatentOptions
-from scdiffgen.nn import NetworkOptions, ReadoutOptions
+from scdiffgen.nn import NetworkOptions
 
 from ._token_diffusion import TokenDiffusion
 
@@ -15,7 +15,6 @@ __all__ = [
     "GaussianOptions",
     "LatentOptions",
     "NetworkOptions",
-    "ReadoutOptions",
     "TokenDiffusion",
     "open_cells",
     "setup_anndata",

@@ -50,7 +50,7 @@ def counterfactual_cells(
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
     # By default, responses to perturbations are transferred, batches are coupled, and other changes resample.
-    effects = cells.module.denoiser.effect_names
+    effects = cells.module.intervention_names
     if keep is None and not _have_already(cells, changes.without(effects)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
@@ -63,7 +63,7 @@ def counterfactual_cells(
         target = given.replace(repeated(changes, len(counts), counts.device))
         responses = CellResponses.of_network(len(counts))
         if transfer is not None:
-            responses = transfer.responses(given, target, sampler.module.effect_scale(sampler.guidance_scale))
+            responses = transfer.responses(given, target, sampler.response_scale)
         cautions.update(dict.fromkeys(responses.cautions()))
         predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
         return whole_counts(predicted), target.numpy(), responses.columns()
@@ -129,7 +129,7 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     """Return a request, and the response of untreated cells by row; ``None`` if the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
-    if not encoded.given_only().only(effects := model.module.denoiser.effect_names):
+    if not encoded.given_only().only(effects := model.module.intervention_names):
         raise ValueError(f"`conditions` names no perturbation ({listed(effects) or 'none is registered'}): add it.")
     warn_of_large_doses(model, encoded)
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)

@@ -148,6 +148,6 @@ def sampler_of(
     if bulks is not None and bulks.n_genes == module.n_vars:  # no genes were added later
         responses = response_model(module, bulks)
     draws: Sequence[CountDraw] = ()
-    if isinstance(module, JointThinningModule) and library_size is None and not module.denoiser.effect_names:
+    if isinstance(module, JointThinningModule) and library_size is None and not module.intervention_names:
         draws = training_summary(model).imputer.count_draws(modalities(model), module.blocks)
     return Sampler(module, responses, guidance_scale, n_steps, batch_size, draws)

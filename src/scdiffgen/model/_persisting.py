@@ -21,7 +21,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import modality_names
 from scdiffgen.io import MODEL_FILE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
 from scdiffgen.module import GaussianOptions, LatentOptions
-from scdiffgen.nn import NetworkOptions, ReadoutOptions
+from scdiffgen.nn import NetworkOptions
 
 from ._checks import check_accelerator, check_path
 from ._hub_card import save_with_card
@@ -35,7 +35,7 @@ from ._training_runs import whole_checkpoint
 if TYPE_CHECKING:
     from scvi.hub import HubModel
 
-OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions)
+OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions)
 """Classes of options that a file may hold besides plain data."""
 
 

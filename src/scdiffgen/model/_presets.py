@@ -18,9 +18,9 @@ PRESETS: dict[str, NetworkSize] = {
 MANY_CELLS = 25_000  # number of cells from which the default is "medium", for benchmarked types of models
 
 
-def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
-    """Choose the preset by the number of cells; "small" for types of models without benchmarks of larger ones."""
-    return "medium" if n_cells >= MANY_CELLS and not is_unmeasured else "small"
+def default_preset(n_cells: int, n_modalities: int) -> Preset:
+    """Choose the preset by the number of cells; "small" for several modalities, without benchmarks of larger ones."""
+    return "medium" if n_cells >= MANY_CELLS and n_modalities == 1 else "small"
 
 
 def network_size(preset: Preset, options: NetworkOptions, is_measured: bool, **sizes: int | None) -> NetworkSize:
@@ -29,6 +29,6 @@ def network_size(preset: Preset, options: NetworkOptions, is_measured: bool, **s
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
     given = {"readout_units": 8 if is_measured else 0, **given}
-    if is_measured and options.readout.orthogonality is None:
-        options = replace(options, readout=replace(options.readout, orthogonality=0.3))
+    if is_measured and options.orthogonality is None:
+        options = replace(options, orthogonality=0.3)
     return replace(PRESETS[preset], options=options, **given)

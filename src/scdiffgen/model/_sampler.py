@@ -129,13 +129,22 @@ class Sampler:
         columns.loc[~conditions[found[0]].mask.any(1)] = np.nan
         return obs.join(columns)
 
+    @property
+    def response_scale(self) -> float:
+        """Return the factor of transferred responses."""
+        if not isinstance(self.guidance_scale, Mapping):
+            return self.guidance_scale
+        return next(
+            (self.guidance_scale[name] for name in self.module.intervention_names if name in self.guidance_scale), 1.0
+        )
+
     def _response(self, conditions: Conditions[Tensor]) -> tuple[str, CellResponses] | None:
         """Name the effect among the conditions, and look up responses of contexts that were not measured with it."""
         module: Any = self.module
-        for name in conditions.only(module.denoiser.effect_names):
+        for name in conditions.only(module.intervention_names):
             if self.responses is None:
                 return name, CellResponses.of_network(conditions.n_cells)
-            treatment, scale = conditions[name], module.effect_scale(self.guidance_scale)
+            treatment, scale = conditions[name], self.response_scale
             untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
             return name, self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
         return None

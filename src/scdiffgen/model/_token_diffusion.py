@@ -46,16 +46,16 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"``, ``"medium"``, ``"base"`` (for a GPU) or ``"large"`` (for atlases). ``None`` is
-        ``"medium"`` from 25,000 cells on; it is ``"small"`` for fewer cells, several modalities or perturbation
-        effects. Printing the model shows the size. The next arguments override parts of it.
+        ``"medium"`` from 25,000 cells on; it is ``"small"`` for fewer cells or several modalities. Printing the model
+        shows the size. The next arguments override parts of it.
     n_tokens, token_dim
         Number of tokens per cell, and length of a token.
     n_layers
         Number of transformer blocks.
     condition_dropout
         Rate of condition dropout in training, per cell and condition. Half of it drops conditions independently, so
-        that any subset may be given later; the other half drops all conditions together, except perturbation effects,
-        for classifier-free guidance.
+        that any subset may be given later; the other half drops all conditions together, for
+        classifier-free guidance.
     process
         Diffusion process. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to normal scores of
         counts, ``"latent"`` to the tokens of an autoencoder, which is trained first. Options replace these names:
@@ -65,8 +65,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     registry
         Registry instead of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved model, or
         the ``registry`` of a data module of scvi-tools. Train such a model by ``train(datamodule=...)``.
-    withhold_rate, nested_tokens
-        Read from files of earlier versions: the former name of ``condition_dropout``, and ``False``.
 
     Raises
     ------
@@ -104,15 +102,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         process: Literal["thinning", "gaussian", "latent"] | GaussianOptions = "thinning",
         network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
-        withhold_rate: float | None = None,
-        nested_tokens: bool = False,
     ) -> None:
-        if nested_tokens:
-            raise ValueError("`nested_tokens` is True, but nested tokens were removed after 0.1.0: leave it out.")
-        if withhold_rate is not None:
-            if condition_dropout != 0.1:
-                raise ValueError("`withhold_rate` is the earlier name of `condition_dropout`: pass the latter alone.")
-            condition_dropout, withhold_rate = withhold_rate, None
         super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
         if adata is not None:
             check_genes(self, adata)
@@ -123,14 +113,11 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
         specs, n_vars = condition_specs(self.registry), counts_keys(self.registry)
-        has_effects = network.intervention == "effect" and any(spec.is_intervention for spec in specs)
-        is_unmeasured = has_effects or len(n_vars) > 1
-        default = default_preset(self.summary_stats.get("n_cells", 0), is_unmeasured)
+        default = default_preset(self.summary_stats.get("n_cells", 0), len(n_vars))
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # saved with the model, because a file may be loaded with other cells
         make: Any = process_module(process, len(n_vars))
-        is_measured = not is_unmeasured and make is ThinningModule
-        size = network_size(preset, network, is_measured, **sizes)
+        size = network_size(preset, network, is_measured=make is ThinningModule, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs

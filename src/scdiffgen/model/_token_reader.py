@@ -34,11 +34,10 @@ class TokenReader:
     """Reader of the tokens of a trained model."""
 
     def __init__(self, model: BaseModelClass) -> None:
-        basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
+        self.basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
         self.module = model.module
-        self.names = [f"token_{i + 1}" for i in range(len(basis.explained))]  # numbered from 1, as components in scanpy
+        self.names = [f"token_{i + 1}" for i in range(len(self.basis.explained))]  # from 1, as components in scanpy
         self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, width, genes)
-        self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
     def activation(self, cells: Cells) -> np.ndarray:
@@ -67,8 +66,8 @@ class TokenReader:
             token_terms = parts.tokens.cpu().numpy() - mean
             for name, added in zip(self.names, token_terms.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
-            for name in dict.fromkeys([*denoiser.effect_names, *parts.conditions]):
-                rows[name].append(parts.conditions.get(name, torch.zeros_like(parts.total)).cpu().numpy())
+            for name, added in parts.conditions.items():
+                rows[name].append(added.cpu().numpy())
         terms = {name: cells.in_order(minibatches) for name, minibatches in rows.items()}
         return terms, parts.constant.cpu().numpy() + mean.sum(0)
 

@@ -110,7 +110,7 @@ def settled_epochs(
     if split.get("external_indexing"):
         n_train = len(split["external_indexing"][0])
     if max_epochs is None:
-        has_units = any(name.endswith("unit_weights") and len(w) for name, w in model.module.named_parameters())
+        has_units = model.module.size.readout_units > 0
         max_epochs = default_max_epochs(n_train, batch_size, has_units, model.module.least_steps)
     max_epochs = check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())

@@ -45,7 +45,6 @@ class TrainingSummary:
     pseudobulks: Pseudobulks | None  # None if responses are not transferred
     token_basis: TokenBasis
     token_genes: TokenGenes
-    learned_interventions: Mapping[str, np.ndarray]  # ids of interventions in all training runs
     library_from_tokens: LibraryRegressions  # for models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # pseudobulks of the reference of a query model
     deep_columns: CountRegressions = field(default_factory=dict)  # for models of several modalities
@@ -67,8 +66,8 @@ class TrainingSummary:
         def part(name: str, read: Callable[[Any], Any]) -> Any:
             return None if plain[name] is None else read(plain[name])
 
-        def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:  # files of version 0.1.0 lack two names
-            return {given: {to: kind(*fit) for to, fit in by.items()} for given, by in plain.get(name, {}).items()}
+        def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:
+            return {given: {to: kind(*fit) for to, fit in by.items()} for given, by in plain[name].items()}
 
         return cls(
             library=plain["library"],
@@ -76,7 +75,6 @@ class TrainingSummary:
             pseudobulks=part("pseudobulks", Pseudobulks.from_plain),
             token_basis=TokenBasis._make(plain["token_basis"]),
             token_genes=TokenGenes._make(plain["token_genes"]),
-            learned_interventions=plain["learned_interventions"],
             library_from_tokens=fits("library_from_tokens", LibraryRegression),
             reference_pseudobulks=part("reference_pseudobulks", Pseudobulks.from_plain),
             deep_columns=fits("deep_columns", CountRegression),
@@ -94,7 +92,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
         ids, values, mask, given = condition = summary.conditions[spec.name]
         n_slots, n_categories = ids.shape[1], max(spec.n_categories, 1)
         form = [(array.shape, array.dtype.kind) for array in condition]
-        codes = np.append(ids[mask & given[:, None]], summary.learned_interventions.get(spec.name, ids[:0]))
+        codes = ids[mask & given[:, None]]
         if (
             form != [*(((n_cells, n_slots), kind) for kind in "ifb"), ((n_cells,), "b")]
             or max(n_slots, spec.n_slots) > n_categories
@@ -136,23 +134,18 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    learned = {} if before is None else dict(before.learned_interventions)
-    for name in module.denoiser.effect_names:
-        treatment = conditions[name]
-        learned[name] = np.union1d(learned.get(name, np.zeros(0, dtype=np.int64)), treatment.ids[treatment.mask])
     bulks, reference = None, None if before is None else before.reference_pseudobulks
     is_one = isinstance(module, ThinningModule) and not modality_names(model.registry)
-    if is_one and len(module.denoiser.effect_names) == 1 and not any(spec.is_number for spec in module.specs):
+    if is_one and len(module.intervention_names) == 1 and not any(spec.is_number for spec in module.specs):
         cells, own = data.again(conditions)
         bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
     imputer = ModalityImputer.fit(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = genes_in_training(data, basis)
     summary = TrainingSummary(
-        library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **imputer._asdict()
+        library, conditions, bulks, basis, genes, reference_pseudobulks=reference, **imputer._asdict()
     )
     model.training_summary_ = summary.to_plain()
-    module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
 
 
@@ -197,7 +190,7 @@ class TrainingCells:
 
     def __init__(self, model: BaseModelClass) -> None:
         self.specs = model.module.specs
-        self.effect_names = model.module.denoiser.effect_names
+        self.intervention_names = model.module.intervention_names
         self.modalities = modality_names(model.registry)
         self.summary = training_summary(model)
         known, self.n_cells = self.summary.conditions, len(self.summary.library)
@@ -222,7 +215,7 @@ class TrainingCells:
             path, training = conditions[name], self.summary.conditions[name].take(rows)
             extends = (~path.mask | (training.mask & (path.ids == training.ids))).all(1)
             conditions = conditions.replace({name: path._replace(given=path.given & ~(extends & by_category))})
-        which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
+        which = {name: everywhere if name in self.intervention_names else by_category for name in conditions}
         return conditions.complete_from(self.summary.conditions, rows, which)
 
     def library_sizes(

@@ -96,7 +96,7 @@ class ResponseModel:
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
     """Build a response model from pseudobulks of training cells and registered feature vectors."""
-    features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
+    features = module.denoiser.embed.features(module.intervention_names[0])
     vectors = None if features is None else features.cpu().numpy()
     return ResponseModel(ResponsePredictor(bulks, vectors, batch_columns(module.specs)), module.specs)
 

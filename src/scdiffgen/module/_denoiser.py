@@ -1,20 +1,18 @@
-"""Denoisers, which hold all trained weights: condition embedders, base network and effect networks."""
+"""Denoisers, which hold all trained weights: condition embedders and network."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import BlockPrediction, Blocks, MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
-    EffectNetwork,
     GeneScores,
     InputKind,
     LabelOffsets,
@@ -38,12 +36,12 @@ class EmbeddedConditions(NamedTuple):
 
 
 class ConditionedDenoiser(nn.Module):
-    """Base class of denoisers: condition embedders, a base network, and effect networks of interventions."""
+    """Base class of denoisers: condition embedders and a network."""
 
     input_type: ClassVar[InputKind] = "counts"
-    """Input of the networks: counts or values."""
+    """Input of the network: counts or values."""
 
-    network: Any  # base network of the cell context
+    network: Any
 
     def __init__(
         self,
@@ -55,86 +53,37 @@ class ConditionedDenoiser(nn.Module):
     ) -> None:
         super().__init__()
         self.process = process
-        has_effects = size.options.intervention == "effect"  # otherwise interventions are part of the context
-        self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
-        embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
-        embedded_features = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
-        self.embed = ConditionEmbedder(embedded, dim, size.options, features=embedded_features)
-        self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
+        self.embed = ConditionEmbedder(specs, dim, size.options, features=features)
+        self.combine = UniversalCombination(len(specs), dim) if size.options.conditioning == "adaln" else None
         self.rotates = size.options.attention_numbers == "rotated"
         self.network = self.make_network(n_vars, size)
-        self.effects = nn.ModuleList(
-            EffectNetwork(spec, n_vars, size, features.get(spec.name), self.input_type)
-            for spec in specs
-            if spec.name in self.effect_names
-        )
-        # The base network must see whether an effect is missing, as the cell may then be treated or not.
-        self.missing = nn.Parameter(torch.zeros(len(self.effect_names), dim))
 
     @abstractmethod
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
-        """Create the network of the cell context."""
+        """Create the network."""
 
     @abstractmethod
-    def bind(self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None) -> Predictor:
-        """Bind conditions; effects are scaled by ``effect_scale`` and trained on cells ``trains_effects``."""
+    def bind(self, conditions: Given) -> Predictor:
+        """Bind conditions."""
 
     def library(self, counts: Tensor) -> Tensor:
         """Sum the molecules ``(cells,)`` of CSR counts."""
         return row_sums(counts, counts.values())
 
-    def effect_scores(
-        self, state: Tensor, level: Tensor, library: Tensor, treatments: Given, trains_effects: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Compute scores ``(cells, genes)`` of the effects of :meth:`treatments`."""
-        scores = {name: self.effect_of(name)(state, level, library, given) for name, given in treatments.items()}
-        if trains_effects is None:
-            return scores
-        return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
-
-    def treatments(self, conditions: Given) -> Given:
-        """Select interventions with effect networks that at least one cell has; synchronises with the device."""
-        given = {name: conditions[name] for name in self.effect_names if name in conditions}
-        return Conditions({name: part for name, part in given.items() if part.mask.any()}, conditions.n_cells)
-
-    def unaffected(self, conditions: Given, n_cells: int) -> Tensor:
-        """Mark cells ``(cells,)`` without a given intervention at a nonzero dose."""
-        none = torch.ones(n_cells, dtype=torch.bool, device=self.missing.device)
-        for name in self.effect_names:
-            if name in conditions:
-                none &= ~((self.effect_of(name).gates(conditions[name]) > 0).any(1) & conditions[name].given)
-        return none
-
-    def effect_of(self, name: str) -> EffectNetwork:
-        """Return the effect network of an intervention."""
-        return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
-
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, and their components."""
-        if name in self.effect_names:
-            self.effect_of(name).extend_features(vectors)
-        else:
-            self.embed.extend_features(name, vectors, components)
+        self.embed.extend_features(name, vectors, components)
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
         permute_weights(self, order, TOKEN_AXES)
 
     def embed_conditions(self, conditions: Given, n_cells: int) -> EmbeddedConditions:
-        """Embed all conditions except effects."""
-        embedded = conditions.without(self.effect_names)
-        vectors, numbers = self.embed(embedded, n_cells), None
-        if self.rotates:
-            numbers = F.pad(self.embed.numbers(embedded, n_cells), (0, len(self.effect_names)))
-        is_missing = vectors.new_ones(n_cells, len(self.effect_names), 1)
-        for column, name in enumerate(self.effect_names):
-            if name in conditions:
-                is_missing[:, column, 0] = (~conditions[name].given).to(is_missing)
-        missing = is_missing * self.missing
-        if self.combine is None:
-            return EmbeddedConditions(torch.cat([vectors, missing], dim=1), numbers)
-        return EmbeddedConditions(self.combine(vectors) + missing.sum(1), numbers)
+        """Embed all conditions."""
+        vectors = self.embed(conditions, n_cells)
+        numbers = self.embed.numbers(conditions, n_cells) if self.rotates else None
+        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
 
 
 class Denoiser(ConditionedDenoiser):
@@ -166,27 +115,21 @@ class Denoiser(ConditionedDenoiser):
         offsets = self.label_offsets
         return {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
 
-    def bind(
-        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
-    ) -> MoleculePredictor:
+    def bind(self, conditions: Given) -> MoleculePredictor:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
-        scores = self.bind_scores(conditions, effect_scale, trains_effects)
+        scores = self.bind_scores(conditions)
         return lambda state, library: self.prediction(scores(state, library))
 
-    def bind_scores(
-        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
-    ) -> Callable[[Tensor, Tensor], GeneScores]:
+    def bind_scores(self, conditions: Given) -> Callable[[Tensor, Tensor], GeneScores]:
         """Bind conditions; the predictor returns gene scores before the urn term is added."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
-        offsets, treatments = self.label_scores(conditions), self.treatments(conditions)
+        offsets = self.label_scores(conditions)
 
         def predict(state: Tensor, library: Tensor) -> GeneScores:
             present = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
-            n_molecules = self.library(present)
-            scores: GeneScores = self.network(present, n_molecules, library, *embedded)
-            added = self.effect_scores(present, n_molecules, library, treatments, trains_effects)
+            scores: GeneScores = self.network(present, self.library(present), library, *embedded)
             logits = scores.logits
-            for score in [*(effect_scale * effect for effect in added.values()), *offsets.values()]:
+            for score in offsets.values():
                 logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place to save memory
             return scores._replace(logits=logits)
 

@@ -57,6 +57,7 @@ class DiffusionModule(BaseModuleClass):
     ) -> None:
         super().__init__()
         self.specs = tuple(specs)
+        self.intervention_names = [spec.name for spec in self.specs if spec.is_intervention]
         self.n_vars = n_vars
         self.size = size
         self.condition_dropout = condition_dropout
@@ -143,18 +144,15 @@ class DiffusionModule(BaseModuleClass):
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Given]:
         """Return CSR counts ``(cells, genes)`` (or cached values) and conditions on the module's device."""
-        device = self.denoiser.missing.device  # scvi-tools' property walks all parameters
+        device = self.denoiser.embed.null.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
         parts = [tensors[key] for key in self.count_keys]
         counts = side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
         return counts, conditions_from_batch(tensors, self.specs)
 
-    def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Drop conditions at random; also mark cells ``(cells,)`` whose full context trains effects (None: all)."""
-        context = self.denoiser.embed.names
-        fewer = conditions.drop(self.condition_dropout, together=context)
-        complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
-        return fewer, torch.stack(complete).all(0) if complete else None
+    def drop_conditions(self, conditions: Given) -> Given:
+        """Drop conditions at random."""
+        return conditions.drop(self.condition_dropout, together=list(conditions))
 
     def stages(self) -> tuple[float, ...]:
         """Return shares of the epochs of the training stages; most processes have one stage."""
@@ -169,12 +167,6 @@ class DiffusionModule(BaseModuleClass):
 
     def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
         """Calibrate gene means of drawn cells to those of training cells; by default do nothing."""
-
-    def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
-        """Set half-maximal doses of untrained interventions to the median of trained ones, given by ids."""
-        for denoiser in self.denoisers:
-            for name in denoiser.effect_names:
-                denoiser.effect_of(name).share_half_dose(trained[name])
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
@@ -194,26 +186,18 @@ class DiffusionModule(BaseModuleClass):
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
         groups = self.guided(conditions, guidance_scale)
-        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; the rest is classifier-free guidance
         rest = conditions.without({name for names, _ in groups for name in names})
         guided = [rest.replace(conditions.only(names)) for names, _ in groups]
-        conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
-        unconditional = self.ema_denoiser.bind(rest, effect_scale)
+        conditional = [self.ema_denoiser.bind(given) for given in guided]
+        unconditional = self.ema_denoiser.bind(rest)
         scales = [scale for _, scale in groups]
         return self.process.guide(unconditional, conditional, scales) if conditional else unconditional
 
     def guided(self, conditions: Given, guidance_scale: Scale) -> list[tuple[list[str], float]]:
         """Return conditions that are guided together, and their scales."""
-        names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):
-            return [([name], guidance_scale[name]) for name in names if name in guidance_scale]
-        return [(names, guidance_scale)] if names else []
-
-    def effect_scale(self, guidance_scale: Scale) -> float:
-        """Return the factor of intervention effects."""
-        if not isinstance(guidance_scale, Mapping):
-            return guidance_scale
-        return next((guidance_scale[name] for name in self.denoiser.effect_names if name in guidance_scale), 1.0)
+            return [([name], guidance_scale[name]) for name in conditions if name in guidance_scale]
+        return [(list(conditions), guidance_scale)] if conditions else []
 
     def library(self, counts: Tensor) -> Tensor:
         """Compute library sizes ``(cells,)`` of CSR counts."""

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -46,20 +46,15 @@ class VectorDenoiser(ConditionedDenoiser):
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
         return ScoreNetwork(n_vars, size, self.input_type)
 
-    def bind(
-        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
-    ) -> VectorPredictor:
+    def bind(self, conditions: Given) -> VectorPredictor:
         """Bind conditions; the predictor maps library sizes to a function of noisy vectors and times."""
-        embedded, treatments = self.embed_conditions(conditions, conditions.n_cells), self.treatments(conditions)
+        embedded = self.embed_conditions(conditions, conditions.n_cells)
 
         def predictor(library: Tensor) -> Denoise:
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
                 log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # one time, or one per cell
                 predicted, _ = self.network.read(noisy, log_level, library, *embedded)
-                added = self.effect_scores(noisy, log_level, library, treatments, trains_effects)
-                for score in added.values():
-                    predicted = predicted + effect_scale * score
                 return self.to_data(predicted, noisy, level)
 
             return denoise
@@ -96,13 +91,8 @@ class ScoreDenoiser(VectorDenoiser):
         self.register_buffer("variances", torch.zeros(n_axes))
         self.register_buffer("noise", torch.ones(n_vars))
         # Gene weights are fixed at the axes, because trained weights over-fit from the first steps on.
-        fixed = [*linear_weights(self.network).values(), self.network.readout.bias]
-        for weight in (*fixed, *self.effects.parameters()):  # responses shift the means; effects are unused
+        for weight in (*linear_weights(self.network).values(), self.network.readout.bias):
             weight.requires_grad_(False)
-
-    def treatments(self, conditions: Given) -> Given:
-        """Return no effects, because interventions shift the means of the scores."""
-        return Conditions({}, conditions.n_cells)
 
     def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
         level = level.expand_as(noisy) if level.alpha.ndim else level
@@ -141,7 +131,7 @@ class VectorModule(DiffusionModule):
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
         if VECTORS not in batch:
             return super().unpack(batch)
-        tensors = {key: tensor.to(self.denoiser.missing.device) for key, tensor in batch.items()}
+        tensors = {key: tensor.to(self.denoiser.embed.null.device) for key, tensor in batch.items()}
         return Encoded(tensors[VECTORS], tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
     @abstractmethod
@@ -150,8 +140,7 @@ class VectorModule(DiffusionModule):
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Compute the squared error of the prediction plus penalties on the read-out."""
-        conditions, trains_effects = self.drop_conditions(conditions)
-        predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
+        predictor = self.denoiser.bind(self.drop_conditions(conditions))
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
@@ -203,12 +192,6 @@ class GaussianModule(VectorModule):
         self.scores = NormalScores(self.n_vars, self.specs)
         return ScoreDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load weights; raise for the removed Gaussian diffusion of standardised expression of earlier versions."""
-        if f"{prefix}scale" in state_dict:
-            raise ValueError("The file holds the removed Gaussian diffusion of log expression: train a new model.")
-        super()._load_from_state_dict(state_dict, prefix, *others)
-
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Do nothing, because :meth:`start_linearly` fits all statistics."""
 
@@ -241,9 +224,6 @@ class GaussianModule(VectorModule):
         """Bind conditions; a guidance scale multiplies shifts of the means and guides the network."""
         given, standardised = conditions.numpy(), super().predictor(conditions, n_cells, guidance_scale)
         scales = [(given.without(names), scale) for names, scale in self.guided(conditions, guidance_scale)]
-        untreated = {name: given[name] for name in self.denoiser.effect_names if name in given}
-        untreated = {name: part._replace(mask=np.zeros_like(part.mask)) for name, part in untreated.items()}
-        scales.append((given.replace(untreated), self.effect_scale(guidance_scale)))
 
         def frame(rng: np.random.Generator | None) -> Frame:
             means, deviations = self.scores.frame(given, rng, open_ended=True)

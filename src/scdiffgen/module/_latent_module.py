@@ -13,7 +13,7 @@ from torch import Tensor
 from scdiffgen._codes import distinct_rows
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import Rng, column_sums, to_scipy
-from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
+from scdiffgen.nn import NetworkSize, TokenAutoencoder
 from scdiffgen.normal_scores import ReferenceDistribution
 
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
@@ -34,7 +34,7 @@ class LatentDenoiser(VectorDenoiser):
         process: GaussianDiffusion,
     ) -> None:
         latent_dim = cast("LatentOptions", process.options).latent_dim
-        plain = replace(size.options, readout=ReadoutOptions(), expression_embedding=None)
+        plain = replace(size.options, orthogonality=None, expression_embedding=None)
         inner = replace(size, options=plain, readout_units=0)
         super().__init__(size.n_tokens * latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent_dim)
@@ -43,7 +43,6 @@ class LatentDenoiser(VectorDenoiser):
         """Permute the tokens of the autoencoder, the "genes" of the denoiser; tokens of the denoiser are kept."""
         permute_weights(self.autoencoder, order, TOKEN_AXES)
         permute_weights(self.network, order, GENE_AXES)
-        permute_weights(self.effects, order, GENE_AXES)
 
 
 class LatentModule(VectorModule):

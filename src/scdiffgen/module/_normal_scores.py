@@ -1,7 +1,6 @@
 """Normal scores of the training cells: standardisation by group of conditions, and factors."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +20,6 @@ Treatment = tuple[tuple[int, float], ...] | None
 """Sorted interventions of a cell with doses (-1 if no dose is given); None if missing."""
 
 Groups = list[tuple[np.ndarray, Treatment]]
-Responses = tuple[set[int], Array]  # interventions with known responses, (interventions, genes)
 
 
 class NormalScores(nn.Module):
@@ -106,20 +104,18 @@ class NormalScores(nn.Module):
         """Return means and SDs of cells ``(cells, genes)``; with ``open_ended``, partial hierarchy paths match.
 
         If conditions are missing, a group that matches the given ones is drawn, or without ``rng`` matching groups are
-        averaged. If no group matches, responses to interventions are added to untreated cells of the context, with
-        back-off over the last parts of the context.
+        averaged. If no group matches, the match backs off over the last parts of the context, and from treatments that
+        were not measured to untreated cells.
         """
         rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
         tables, n_cells = (self.means.cpu().numpy(), self.deviations.cpu().numpy()), self.n_cells.cpu().numpy()
         groups, frame = self._groups(), np.empty((2, conditions.n_cells, len(self.shares)))
-        responses = cache(lambda: self._responses(groups))
         for position, row in enumerate(rows):
-            matching, shift = self._like(groups, *_split(row, self.contexts.shape[1]), responses)
+            matching = _matching(groups, *_split(row, self.contexts.shape[1]))
             cells, shares = of_cell == position, n_cells[matching] / n_cells[matching].sum()
             which = None if rng is None else rng.choice(matching, cells.sum(), p=shares)
             for part, table in zip(frame, tables, strict=True):
                 part[cells] = shares @ table[matching] if which is None else table[which]
-            frame[0][cells] += shift
         return Frame(*frame)
 
     def draw(
@@ -144,6 +140,7 @@ class NormalScores(nn.Module):
             codes, dose = conditions.codes([spec]), np.full((), np.nan)
             if spec.has_values and spec.name in conditions:
                 dose = conditions[spec.name].values
+                codes = np.where((codes >= 0) & (dose == 0), Code.ABSENT, codes)
             parts.append(np.where(codes >= 0, codes + first, codes))
             doses.append(np.where((codes >= 0) & np.isfinite(dose), dose, -1.0))
             first += spec.n_categories
@@ -154,51 +151,6 @@ class NormalScores(nn.Module):
         tables = (self.contexts, self.treatments, self.doses)
         rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
         return [_split(row, self.contexts.shape[1]) for row in rows]
-
-    def _like(
-        self, groups: Groups, context: np.ndarray, treatment: Treatment, responses: Callable[[], Responses]
-    ) -> tuple[np.ndarray, np.ndarray | float]:
-        """Find the groups of a context and a treatment, with back-off, and the shift ``(genes,)`` of their means."""
-        contexts = np.array([columns for columns, _ in groups])
-        same = np.array([treatment is None or measured == treatment for _, measured in groups])
-        untreated = np.array([measured == () for _, measured in groups])
-        for n_kept in range(len(context), -1, -1):
-            kept = context[:n_kept]
-            near = ((kept == Code.MISSING) | (contexts[:, :n_kept] == kept)).all(1)
-            if (near & same).any():
-                return np.flatnonzero(near & same), 0.0
-            if treatment and (near & untreated).any():
-                return np.flatnonzero(near & untreated), self._shift(treatment, *responses())
-        return np.arange(len(groups)), self._shift(treatment, *responses()) if treatment else 0.0
-
-    def _responses(self, groups: Groups) -> Responses:
-        """Fit responses by ridge regression over contexts with untreated cells, and list the measured interventions."""
-        controls = {tuple(context): group for group, (context, treatment) in enumerate(groups) if treatment == ()}
-        paired = [i for i, (context, treatment) in enumerate(groups) if treatment and tuple(context) in controls]
-        measured = {part for i in paired for part, _ in groups[i][1] or ()}
-        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[paired]
-        changes = means[paired] - means[[controls[tuple(groups[i][0])] for i in paired]]
-        design = np.array([self._gates(groups[i][1]) for i in paired]).reshape(len(paired), len(self._gates(())))
-        penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
-        return measured, np.linalg.solve(penalised, design.T * weights @ changes)
-
-    def _shift(self, treatment: Treatment, measured: set[int], responses: Array) -> np.ndarray:
-        """Sum responses to interventions ``(genes,)``; raise if one of them was not measured."""
-        unknown = {part for part, _ in treatment or ()} - measured
-        if unknown:
-            raise ValueError(
-                f"`process='gaussian'` cannot predict the response to {len(unknown)} of the interventions: no training "
-                "context has cells with and without them. Request others, or train with `process='thinning'`."
-            )
-        return self._gates(treatment) @ responses
-
-    def _gates(self, treatment: Treatment) -> np.ndarray:
-        """Return the fraction of the full response (Hill curve) of each intervention ``(interventions,)``."""
-        scales = np.concatenate([np.full(spec.n_categories, spec.transform.scale) for spec in self.interventions])
-        gates = np.zeros(len(scales))
-        for part, dose in treatment or ():
-            gates[part] = 1.0 if dose < 0 else dose / (dose + scales[part])
-        return gates
 
 
 def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
@@ -217,3 +169,16 @@ def _split(row: np.ndarray, n_columns: int) -> tuple[np.ndarray, Treatment]:
         return row[:n_columns], None
     treated = zip(parts.astype(int).tolist(), doses.astype(np.float32).tolist(), strict=True)
     return row[:n_columns], tuple(sorted((part, dose) for part, dose in treated if part >= 0))
+
+
+def _matching(groups: Groups, context: np.ndarray, treatment: Treatment) -> np.ndarray:
+    """Find the groups of a treatment in a context, with back-off over the context, then to untreated groups."""
+    contexts = np.array([columns for columns, _ in groups])
+    for wanted in (treatment, ()):
+        same = np.array([wanted is None or measured == wanted for _, measured in groups])
+        for n_kept in range(len(context), -1, -1):
+            kept = context[:n_kept]
+            near = same & ((kept == Code.MISSING) | (contexts[:, :n_kept] == kept)).all(1)
+            if near.any():
+                return np.flatnonzero(near)
+    return np.arange(len(groups))

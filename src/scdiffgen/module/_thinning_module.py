@@ -11,7 +11,7 @@ from scvi.module.base import LossOutput
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from scdiffgen.diffusion import Blocks, MoleculePredictor, Rng, Thinned, column_sums, row_sums, to_scipy, with_values
+from scdiffgen.diffusion import Blocks, MoleculePredictor, Rng, Thinned, column_sums, row_sums, to_scipy
 
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
@@ -38,21 +38,19 @@ class ThinningModule(DiffusionModule):
         return Denoiser((self.n_vars,), self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Initialise by the average untreated cell, offset rare labels, and cap priors of high-count modalities."""
+        """Initialise by the average cell, offset rare labels, and cap priors of high-count modalities."""
         blocks = Blocks(self.denoiser.limit.sizes)
-        offsets = self.denoiser.label_offsets if self.starts_linearly else None
+        offsets = self.denoiser.label_offsets
         label_sums = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
-        in_all, in_untreated = np.zeros(self.n_vars), np.zeros(self.n_vars)
+        molecules = np.zeros(self.n_vars)
         n_molecules = n_cells = torch.zeros(len(blocks.sizes))
         for counts, given in batches:
             library = self.library(counts).cpu().reshape(len(counts), len(blocks.sizes))
             n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
-            untreated = self.denoiser.unaffected(given, len(counts)).repeat_interleave(counts.crow_indices().diff())
-            in_all += column_sums(counts).cpu().numpy()
-            in_untreated += column_sums(with_values(counts, counts.values() * untreated)).cpu().numpy()
+            molecules += column_sums(counts).cpu().numpy()
             for sums, cells in zip(label_sums, blocks.split(to_scipy(counts)) if label_sums else (), strict=True):
                 sums.add(cells, given)
-        frequencies = gene_frequencies(in_untreated if in_untreated.any() else in_all)
+        frequencies = gene_frequencies(molecules)
         self._start_from(frequencies, n_molecules, n_cells)
         if label_sums:
             parts = zip(label_sums, frequencies.split(blocks.sizes), strict=True)
@@ -64,21 +62,12 @@ class ThinningModule(DiffusionModule):
         """Initialise from gene frequencies, and from numbers of molecules and cells ``(modalities,)``."""
         widths = torch.tensor(self.denoiser.limit.sizes)
         deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
-        if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
-            deep[:] = False  # effects would not be additive with capped priors
         for denoiser in self.denoisers:
             denoiser.limit.limit(deep)
             denoiser.limit.depth.copy_(n_molecules / n_cells)
             denoiser.network.readout.initialise_bias(frequencies)
 
-    @property
-    def starts_linearly(self) -> bool:
-        """Whether to use the linear initialisation, which was worse for models with perturbation effects."""
-        return not self.denoiser.effect_names
-
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        if not self.linear_weights():
-            return
         cells = sparse.vstack([to_scipy(counts) for counts, _ in sample], format="csr")
         n_components = self.size.n_tokens * self.size.readout_dim
         linear = linear_model_of_blocks(cells, Blocks(self.denoiser.limit.sizes), n_components)
@@ -86,11 +75,9 @@ class ThinningModule(DiffusionModule):
             start_linearly(denoiser.network, linear)
 
     def linear_weights(self) -> Sequence[Tensor]:
-        return [*linear_weights(self.denoiser.network).values()] if self.starts_linearly else []
+        return [*linear_weights(self.denoiser.network).values()]
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        if not self.starts_linearly:
-            return super().regularisation(n_cells)
         prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced below 750 genes
         free_cells = 10_000  # number of cells above which the linear model has the full learning rate
         decay = min(self.n_vars / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
@@ -100,9 +87,8 @@ class ThinningModule(DiffusionModule):
 
     def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
         """Compute the cross-entropy of missing molecules, in nats per molecule, plus penalties on the read-out."""
-        conditions, trains_effects = self.drop_conditions(conditions)
         thinned = self.corrupt(counts)
-        predict = self.denoiser.bind(conditions, trains_effects=trains_effects)
+        predict = self.denoiser.bind(self.drop_conditions(conditions))
         cross_entropy = self.process.score(predict(thinned.state, thinned.library), thinned)
         return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
 
@@ -128,14 +114,13 @@ class ThinningModule(DiffusionModule):
     ) -> None:
         """Shift gene biases until drawn cells match the mean log expression of the training cells.
 
-        The number of sampling steps is large enough for converged means; four are too few (decision 34). Models with
-        effects of interventions (trained with their biases), several modalities (no benchmark) or a frozen reference
-        are not calibrated.
+        The number of sampling steps is large enough for converged means; four are too few (decision 34). Models of
+        several modalities (no benchmark) or with a frozen reference are not calibrated.
         """
-        is_frozen = not self.denoiser.network.readout.bias.requires_grad
-        if is_frozen or self.denoiser.effect_names or self.denoiser.blocks is not None:
+        bias = self.denoiser.network.readout.bias
+        if not bias.requires_grad or self.denoiser.blocks is not None:
             return
-        generator = torch.Generator(self.denoiser.missing.device).manual_seed(0)
+        generator = torch.Generator(bias.device).manual_seed(0)
         for _ in range(n_rounds):
             real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
             for counts, given in cells:

@@ -14,7 +14,7 @@ class Contributions(NamedTuple):
 
     total: Tensor  # (cells, genes)
     tokens: Tensor  # (cells, tokens, genes)
-    conditions: dict[str, Tensor]  # (cells, genes): effects of interventions, and offsets of rare labels
+    conditions: dict[str, Tensor]  # (cells, genes): offsets of rare labels
     constant: Tensor  # (genes,)
 
 
@@ -27,12 +27,10 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     weights = readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, *embedded))
-    effects = denoiser.effect_scores(counts, library, library, denoiser.treatments(conditions))
-    added = effects | denoiser.label_scores(conditions)
     return Contributions(
         total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
-        conditions={name: _centred(scores)[:, genes] for name, scores in added.items()},
+        conditions={name: _centred(scores)[:, genes] for name, scores in denoiser.label_scores(conditions).items()},
         constant=_centred(readout.bias[None])[0, genes],
     )
 

@@ -57,11 +57,6 @@ class TokenBasis(NamedTuple):
         """Compute activations ``(cells, tokens)`` from hidden vectors ``(cells, tokens, width)``."""
         return np.einsum("ctr,tr->ct", hidden - self.mean, self.directions).astype(np.float32)
 
-    def of_width(self, width: int) -> TokenBasis:
-        """Pad the basis to longer hidden vectors, for saved files of earlier versions."""
-        pad = ((0, 0), (0, width - self.mean.shape[1]))
-        return self._replace(mean=np.pad(self.mean, pad), directions=np.pad(self.directions, pad))
-
 
 def token_basis(moments: HiddenMoments, weights: np.ndarray) -> TokenBasis:
     """Compute directions and loadings from moments of training cells and weights ``(tokens, width, genes)``."""

@@ -5,7 +5,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor, nn
 
-from scdiffgen.nn import AdditiveReadout, CountEncoder, EffectNetwork, TokenTrunk
+from scdiffgen.nn import AdditiveReadout, CountEncoder, TokenTrunk
 
 Axes = dict[type[nn.Module], dict[str, int]]
 """Axes of parameters and buffers, by module class and name."""
@@ -14,14 +14,12 @@ TOKEN_AXES: Axes = {
     CountEncoder: {"to_tokens.weight": 0, "to_tokens.bias": 0},
     TokenTrunk: {"positions": 0},
     AdditiveReadout: dict.fromkeys(("heads", "units", "unit_biases", "gene_weights", "unit_weights"), 0),
-    EffectNetwork: {"heads": 0, "gene_weights": 0, "interaction_weights": 0},
 }
 """Axes of tokens, or of their concatenated entries."""
 
 GENE_AXES: Axes = {
     CountEncoder: {"weight": 0},
     AdditiveReadout: {"gene_weights": 1, "unit_weights": 1, "bias": 0},
-    EffectNetwork: {"gene_weights": 1, "interaction_weights": 1},
 }
 """Axes of genes; in a network of latent tokens, these are the concatenated entries of the tokens."""
 
@@ -30,9 +28,7 @@ def permute_weights(network: nn.Module, order: Tensor, axes: Axes) -> None:
     """Permute all weights of a network along the given axes; the inverse order restores them exactly."""
     for part in network.modules():
         for name, axis in axes.get(type(part), {}).items():
-            weight = attrgetter(name)(part)
-            if weight is not None:  # such as interaction weights with at most one intervention per cell
-                permute_tokens(weight, order, axis)
+            permute_tokens(attrgetter(name)(part), order, axis)
 
 
 @torch.no_grad()

@@ -2,11 +2,11 @@
 
 from ._attention import Attention
 from ._categories import TableEmbedding
-from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalCombination
-from ._effects import EffectNetwork
+from ._condition_embedder import ConditionEmbedder, UniversalCombination
+from ._embedded_sets import SetEmbedder
 from ._encoders import CountEncoder
 from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
-from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, check_choices
+from ._options import InputKind, NetworkOptions, NetworkSize, check_choices
 from ._readouts import AdditiveReadout, GeneScores, LabelOffsets, PriorLimit
 from .variants import _table
 from .variants._autoencoder import TokenAutoencoder

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
-from ._categories import FeatureEmbedding, TableEmbedding, extend_features
+from ._categories import FeatureEmbedding, TableEmbedding, extend_features, feature_table
 from ._numbers import NUMBER_EMBEDDINGS
 from ._options import NetworkOptions
 from ._shapes import Slots
@@ -55,6 +55,10 @@ class Embedder(nn.Module):
     empty_is_control = False
     """Whether a cell without any part is a control; otherwise its condition is missing."""
 
+    def cleared(self, condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
+        """Set everything that has to be ignored to zero."""
+        return clear_padding(condition, dtype)
+
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int]) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories, and their components if they have any."""
         extend_features(self, name, vectors)
@@ -91,7 +95,7 @@ EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] =
     "category": LabelEmbedder,
     "hierarchy": LabelEmbedder,
 }
-"""Embedders by kind of condition. Sets have an effect network by default; their embedder is in ``variants``."""
+"""Embedders by kind of condition; that of sets registers itself."""
 
 
 class ConditionEmbedder(nn.Module):
@@ -132,7 +136,7 @@ class ConditionEmbedder(nn.Module):
         numbers = self.null.new_zeros(n_cells, len(self.names))
         for index, transform in self.transforms.items():
             if self.names[index] in conditions:
-                parts = clear_padding(conditions[self.names[index]], numbers.dtype)
+                parts = self.embedders[index].cleared(conditions[self.names[index]], numbers.dtype)
                 has_value = parts.mask & ~parts.values.isnan()
                 values = transform(parts.values.nan_to_num(nan=0.0))
                 numbers[:, index] = values.masked_fill(~has_value, 0.0).sum(dim=1) / has_value.sum(dim=1).clamp(min=1)
@@ -142,13 +146,19 @@ class ConditionEmbedder(nn.Module):
         """Append feature vectors ``(new, n_features)`` and components of new categories; ids continue."""
         self.embedders[self._index(name)].extend_features(name, vectors, components)
 
+    def features(self, name: str) -> Float[Tensor, "categories n_features"] | None:
+        """Return the feature vectors of the categories of a condition, or None."""
+        table = feature_table(self.embedders[self._index(name)])
+        return None if table is None else table.vectors
+
     def _index(self, name: str) -> int:
         if name not in self.names:
             raise KeyError(f"{name!r} is not a registered condition. Registered are {self.names}.")
         return self.names.index(name)
 
     def _embed(self, index: int, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        embedder, condition = self.embedders[index], clear_padding(condition, self.null.dtype)
+        embedder = self.embedders[index]
+        condition = embedder.cleared(condition, self.null.dtype)
         given = condition.given if embedder.empty_is_control else condition.mask.any(dim=1)
         return torch.where(given[:, None], embedder(condition), self.null[index])
 

@@ -8,43 +8,9 @@ from scdiffgen._arguments import check_share, check_whole_number
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
 AttentionNumberKind = Literal["embedded", "rotated"]
-InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid"]
 ExpressionKind = Literal[NumberKind, None]
 InputKind = Literal["counts", "values"]
-
-
-@dataclass(frozen=True)
-class ReadoutOptions:
-    """Options of the additive read-out of the tokens.
-
-    Parameters
-    ----------
-    orthogonality
-        Weight of the orthogonality penalty, which makes tokens load on different genes and reproducible with other
-        seeds. ``None`` is 0.3 for models of one modality without perturbation effects, and 0 for other models, which
-        were not benchmarked.
-
-    Raises
-    ------
-    ValueError
-        If ``orthogonality`` is negative.
-
-    Examples
-    --------
-    >>> import scdiffgen
-    >>> adata = scdiffgen.datasets.pbmc68k()
-    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
-    >>> readout = scdiffgen.model.ReadoutOptions(orthogonality=1.0)
-    >>> network = scdiffgen.model.NetworkOptions(readout=readout)
-    >>> model = scdiffgen.model.TokenDiffusion(adata, network=network)
-    """
-
-    orthogonality: float | None = None
-
-    def __post_init__(self) -> None:
-        if not (self.orthogonality or 0) >= 0:
-            raise ValueError(f"`orthogonality` is {self.orthogonality}: pass a number of at least 0.")
 
 
 @dataclass(frozen=True)
@@ -64,22 +30,20 @@ class NetworkOptions:
         Position embeddings of tokens: ``"learned"``, ``"sinusoidal"`` or ``"none"``.
     attention_numbers
         Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by proportional angles
-        (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose (a dose needs
-        ``intervention="embedding"``), tokens by noise level and library size. Missing numbers count as 0.
-    intervention
-        ``"effect"``: an effect network adds perturbation effects to gene scores. It sees the molecules of the cell but
-        not its labels, so responses transfer to untreated cell types. ``"embedding"``: perturbations are embedded.
+        (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose, tokens by
+        noise level and library size. Missing numbers count as 0.
     number_embedding, level_embedding
         Embeddings of doses and continuous covariates, and of noise level and library size: ``"sinusoidal"``,
         ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"`` or ``"hybrid"``.
-    readout
-        Options of the read-out.
+    orthogonality
+        Weight of the orthogonality penalty on the read-out, which makes tokens load on different genes and reproducible
+        with other seeds. ``None`` is 0.3 for thinning of one modality, and 0 for other models, which were not
+        benchmarked.
     dropout
         Dropout rate of hidden units in training. ``None``, here and below, is the value of the preset.
     readout_dim, readout_units
         Numbers of linear functions and of nonlinear hidden units of each token that contribute to the genes. By default
-        ``readout_units`` is 8, and 0 with perturbation effects, several modalities or another process, which were not
-        benchmarked.
+        ``readout_units`` is 8, and 0 with several modalities or another process, which were not benchmarked.
     n_heads, n_hidden, conditioning_dim
         Number of attention heads (``token_dim`` is a multiple of it), width of the hidden layer of the encoder, and
         length of the embedded conditions.
@@ -87,9 +51,10 @@ class NetworkOptions:
     Raises
     ------
     ValueError
-        If a value is not one of the choices, a size is not positive, or rotations would have no effect.
+        If a value is not one of the choices, a size is not positive, ``orthogonality`` is negative, or rotations would
+        have no effect.
     TypeError
-        If ``readout`` is not a :class:`ReadoutOptions`, or an argument is unknown.
+        If an argument is unknown.
 
     Examples
     --------
@@ -104,10 +69,9 @@ class NetworkOptions:
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"
     attention_numbers: AttentionNumberKind = "embedded"
-    intervention: InterventionKind = "effect"
     number_embedding: NumberKind = "sinusoidal"
     level_embedding: NumberKind = "sinusoidal"
-    readout: ReadoutOptions = field(default_factory=ReadoutOptions)
+    orthogonality: float | None = None
     dropout: float | None = None
     readout_dim: int | None = None
     readout_units: int | None = None
@@ -117,8 +81,8 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if not isinstance(self.readout, ReadoutOptions):
-            raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
+        if not (self.orthogonality or 0) >= 0:
+            raise ValueError(f"`orthogonality` is {self.orthogonality}: pass a number of at least 0.")
         if (self.attention_numbers, self.conditioning) == ("rotated", "adaln"):
             raise ValueError(
                 "`attention_numbers` is 'rotated', which has no effect if all vectors are rotated by the same angles. "

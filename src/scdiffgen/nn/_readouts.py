@@ -19,7 +19,7 @@ class AdditiveReadout(nn.Module):
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__()
-        self.orthogonality = size.options.readout.orthogonality
+        self.orthogonality = size.options.orthogonality
         n_tokens, n_units, scale = size.n_tokens, size.readout_units, size.token_dim**-0.5
         self.heads = nn.Parameter(torch.randn(n_tokens, size.token_dim, size.readout_dim) * scale)
         self.units = nn.Parameter(torch.randn(n_tokens, size.token_dim, n_units) * scale)
@@ -28,15 +28,6 @@ class AdditiveReadout(nn.Module):
         self.gene_weights = nn.Parameter(torch.randn(n_tokens * size.readout_dim, n_genes) * 0.01)
         self.unit_weights = nn.Parameter(torch.zeros(n_tokens * n_units, n_genes))
         self.bias = nn.Parameter(torch.zeros(n_genes))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load weights; files of earlier versions have no units, so the read-out then has none either."""
-        if prefix + "units" not in state_dict:
-            none = self.units[..., :0], self.unit_biases[:, :0], self.unit_weights[:0]
-            for name, weight in zip(("units", "unit_biases", "unit_weights"), none, strict=True):
-                setattr(self, name, nn.Parameter(weight.detach(), requires_grad=weight.requires_grad))
-                state_dict[prefix + name] = weight
-        super()._load_from_state_dict(state_dict, prefix, *others)
 
     @torch.no_grad()
     def initialise_bias(self, gene_frequencies: Float[Tensor, " genes"]) -> None:
@@ -155,11 +146,8 @@ class PriorLimit(nn.Module):
         self.register_buffer("depth", torch.full((len(sizes),), torch.inf))
         self.which = (False,) * len(sizes)  # copy of `limited` on the host, to avoid a device synchronisation
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load weights; earlier versions saved no depth, and no limits for one modality: defaults fill these in."""
-        for name, value in self.state_dict().items():
-            state_dict.setdefault(prefix + name, value)
-        super()._load_from_state_dict(state_dict, prefix, *others)
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
         self.limit(self.limited)
 
     @torch.no_grad()

@@ -1,10 +1,8 @@
 """Registration of all alternatives under their names in :class:`NetworkOptions`."""
 
-from scdiffgen.nn._condition_embedder import EMBEDDERS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 from . import _embedding_forms as embeddings
-from ._embedded_sets import SetEmbedder
 
 NUMBER_EMBEDDINGS.update(
     {
@@ -15,4 +13,3 @@ NUMBER_EMBEDDINGS.update(
         "hybrid": embeddings.HybridEmbedding,
     }
 )
-EMBEDDERS["set"] = SetEmbedder

@@ -1,4 +1,4 @@
-"""Embeddings of sets of interventions, the alternative to effect networks."""
+"""Embeddings of sets of interventions, such as perturbations with doses."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
-from scdiffgen.nn._condition_embedder import Embedder, PartEmbedding
-from scdiffgen.nn._options import NetworkOptions
-from scdiffgen.nn._shapes import Slots
+
+from ._condition_embedder import EMBEDDERS, Embedder, PartEmbedding, clear_padding
+from ._options import NetworkOptions
+from ._shapes import Slots
 
 
 class AttentionPooling(nn.Module):
@@ -56,18 +57,24 @@ class ComponentPooling(nn.Module):
 
 
 class SetEmbedder(Embedder):
-    """Embedding of a set of parts, pooled over all parts or by component; a control (empty set) is learned."""
+    """Embedding of a set of parts, pooled over all parts or by component; a control (empty set, dose 0) is learned."""
 
     empty_is_control = True
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
+        self.has_doses = spec.has_values
         self.parts = PartEmbedding(spec, dim, options)
         self.pooling = ComponentPooling(dim, spec.components) if spec.components else AttentionPooling(dim)
         self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
+    def cleared(self, condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
+        """Set everything that has to be ignored to zero, and drop parts of dose 0 from the sets."""
+        mask = condition.mask & (condition.values != 0) if self.has_doses else condition.mask
+        return clear_padding(condition._replace(mask=mask), dtype)
+
     def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the sets of cells; padding has to be cleared."""
+        """Embed the sets of cells, after :meth:`cleared`."""
         pooled = self.pooling(self.parts(parts), parts)
         return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
 
@@ -75,3 +82,6 @@ class SetEmbedder(Embedder):
         super().extend_features(name, vectors, components)
         if isinstance(self.pooling, ComponentPooling):
             self.pooling.extend(components)
+
+
+EMBEDDERS["set"] = SetEmbedder
