@@ -18,14 +18,13 @@ from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import write_conditions
-from scdiffgen.responses import Response
 
 from ._cell_request import encode, warn_of_large_doses
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names, sampler_of
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
-from ._transferred_responses import CellResponses, check_of
+from ._transferred_responses import CellResponses, JointResponse, check_of
 
 ResponseSource = Literal["auto", "network"]
 
@@ -125,17 +124,17 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
     return True
 
 
-def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[Response | None]]:
+def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[JointResponse | None]]:
     """Return a request, and the response of untreated cells by row; ``None`` if the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
-    encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
+    encoded, responses = encode(model, table), list[JointResponse | None]([None] * len(table))
     if not encoded.given_only().only(effects := model.module.intervention_names):
         raise ValueError(f"`conditions` names no perturbation ({listed(effects) or 'none is registered'}): add it.")
     warn_of_large_doses(model, encoded)
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 
 
-def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:
+def response_weights(responses: Sequence[JointResponse | None], table: pd.DataFrame) -> pd.DataFrame:
     """Tabulate responses to the rows of a request, and the weights of their predictors."""
     described, weights = [], []
     for response in responses:
@@ -152,14 +151,14 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
 
 
 def mean_responses(
-    responses: Sequence[Response | None], index: pd.Index, genes: pd.Index, *, interval: bool
+    responses: Sequence[JointResponse | None], index: pd.Index, genes: pd.Index, *, interval: bool
 ) -> pd.DataFrame:
     """Tabulate changes of mean log expression, with ``interval`` also their limits."""
     unknown = np.full(len(genes), np.nan)
     change = np.array([unknown if response is None else response.mean_change for response in responses])
     if not interval:
         return pd.DataFrame(change, index=index, columns=genes)
-    width = np.array([unknown if response is None else response.prediction.half_width for response in responses])
+    width = np.array([unknown if response is None else response.half_width for response in responses])
     frames = {"change": change, "low": change - width, "high": change + width}
     tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
     return pd.concat(tables, axis=1, names=["statistic"])

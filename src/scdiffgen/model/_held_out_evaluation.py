@@ -89,12 +89,10 @@ def evaluated_held_out(
     if programs is not None:
         program_weights(train.X, pd.Index(names), programs)  # raises if genes are unknown
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Generating")
-    rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
+    rng, known = np.random.default_rng(seed), TrainingCells(model)
 
     def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        given, specs = conditions.numpy(), sampler.module.specs
-        drawn = sizes.sample(given.codes(specs), rng, given.numbers(specs))
-        return torch.from_numpy(drawn).float().to(generator.device)
+        return torch.from_numpy(known.draw_sizes(conditions.numpy(), rng)).float().to(generator.device)
 
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
     nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()

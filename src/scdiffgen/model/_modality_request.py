@@ -140,6 +140,6 @@ class ModalityRequest:
                 mean[:, column] = regressions[name].mean(tokens)[:, 0]
             elif name in self.targets:
                 if by_conditions is None:
-                    by_conditions = self.known.size_model().sample(conditions.numpy().codes(self.module.specs), rng)
+                    by_conditions = self.known.draw_sizes(conditions.numpy(), rng)
                 drawn[:, column] = mean[:, column] = by_conditions[:, column]
         return torch.from_numpy(drawn).to(own), mean

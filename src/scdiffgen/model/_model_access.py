@@ -21,8 +21,7 @@ from ._cells import BATCH_SIZE
 from ._checks import check_guidance, check_torch
 from ._modality_imputer import CountDraw
 from ._sampler import N_STEPS, Sampler
-from ._training_summary import training_summary
-from ._transferred_responses import response_model
+from ._training_summary import response_model, training_summary
 
 
 def require_training(model: BaseModelClass) -> None:
@@ -144,10 +143,7 @@ def sampler_of(
     check_guidance(guidance_scale, given)
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)
-    module, bulks, responses = model.module, training_summary(model).pseudobulks, None
-    if bulks is not None and bulks.n_genes == module.n_vars:  # no genes were added later
-        responses = response_model(module, bulks)
     draws: Sequence[CountDraw] = ()
-    if isinstance(module, JointThinningModule) and library_size is None and not module.intervention_names:
-        draws = training_summary(model).imputer.count_draws(modalities(model), module.blocks)
-    return Sampler(module, responses, guidance_scale, n_steps, batch_size, draws)
+    if isinstance(model.module, JointThinningModule) and library_size is None:
+        draws = training_summary(model).imputer.count_draws(modalities(model), model.module.blocks)
+    return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size, draws)

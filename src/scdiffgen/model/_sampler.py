@@ -11,6 +11,7 @@ from scipy import sparse
 from scvi.utils import track
 from torch import Tensor
 
+from scdiffgen._messages import warn_user
 from scdiffgen.conditions import UNSEEN, Conditions
 from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
@@ -18,7 +19,7 @@ from scdiffgen.module import DiffusionModule
 
 from ._cells import BATCH_SIZE, Cells
 from ._modality_imputer import CountDraw
-from ._transferred_responses import CellResponses, ResponseModel
+from ._transferred_responses import CellResponses, ResponseModel, without_treatment
 
 N_STEPS = 32
 
@@ -91,14 +92,23 @@ class Sampler:
         return [self.deepened(cells, 2.0, generator) - own for _ in range(n_samples)]
 
     def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch: dense counts ``(cells, genes)``."""
+        """Draw one minibatch: dense counts ``(cells, genes)``; transferred responses apply to drawn untreated cells."""
+        found = self._transferred(given := conditions.numpy())
+        if found is None or not found.known.any():
+            return self._drawn(conditions, library, generator)
+        untreated = without_treatment(given, self.module.specs, found.known).to(library.device)
+        return found.apply(self._drawn(untreated, library, generator), generator, keep_library=True)
+
+    def _drawn(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one minibatch by the network, and some modalities by regression on the others."""
+        options = {"guidance_scale": self.guidance_scale, "n_steps": self.n_steps, "generator": generator}
         if not self.by_regression:
-            return self._by_network(conditions, library, generator)
+            return self.module.generate(conditions, library, **options)
         module: Any = self.module  # a JointThinningModule
         whole, library = (library > 0).all(1), library.clone()
         for draw in self.by_regression:
             library[whole, draw.target] = 0
-        drawn, rows = self._by_network(conditions, library, generator), whole.nonzero().flatten().cpu().numpy()
+        drawn, rows = module.generate(conditions, library, **options), whole.nonzero().flatten().cpu().numpy()
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         for draw in self.by_regression if len(rows) else ():
             counts = drawn.to_sparse_csr()
@@ -107,47 +117,35 @@ class Sampler:
             drawn[whole, module.blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
         return drawn
 
-    def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch by the network; transferred responses are applied to drawn untreated cells."""
-        module: Any = self.module
-        options = {"guidance_scale": self.guidance_scale, "n_steps": self.n_steps, "generator": generator}
-        if (found := self._response(conditions)) is None:
-            return module.generate(conditions, library, **options)
-        (name, response), treatment = found, conditions[found[0]]
-        known = torch.from_numpy(response.known).to(library.device)
-        untransferred = treatment._replace(mask=treatment.mask & ~known[:, None])
-        drawn = module.generate(conditions.replace({name: untransferred}), library, **options)
-        return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
-
     def annotate(self, obs: pd.DataFrame, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
         """Add source and check of the responses of treated cells to the ``.obs`` of generated cells."""
-        if (found := self._response(conditions.to(torch.device("cpu")))) is None:
+        treated = conditions.only(self.module.intervention_names)
+        if not treated:
             return obs
-        columns = found[1].columns().set_axis(obs.index)
-        source = columns["response_source"].cat.add_categories("sampled")  # learned from cells of the same conditions
-        columns["response_source"] = source.mask((source == "network") & ~obs[UNSEEN], "sampled")
-        columns.loc[~conditions[found[0]].mask.any(1)] = np.nan
+        found = self._transferred(conditions) or CellResponses.of_network(conditions.n_cells)
+        columns, is_treated = found.columns().set_axis(obs.index), np.any([x.mask.any(1) for x in treated.values()], 0)
+        is_network = is_treated & (columns["response_source"] == "network")
+        columns.loc[is_network & ~obs[UNSEEN], "response_source"] = "own"
+        if (is_network & obs[UNSEEN]).any():
+            warn_user(
+                "`conditions` has treatments that no measured response predicts: the network draws these cells "
+                "(`response_source` 'network'), and nothing is known of their response."
+            )
+        columns.loc[~is_treated] = np.nan
         return obs.join(columns)
 
     @property
     def response_scale(self) -> float:
-        """Return the factor of transferred responses."""
+        """Factor of transferred responses."""
         if not isinstance(self.guidance_scale, Mapping):
             return self.guidance_scale
-        return next(
-            (self.guidance_scale[name] for name in self.module.intervention_names if name in self.guidance_scale), 1.0
-        )
+        return next((self.guidance_scale[x] for x in self.module.intervention_names if x in self.guidance_scale), 1.0)
 
-    def _response(self, conditions: Conditions[Tensor]) -> tuple[str, CellResponses] | None:
-        """Name the effect among the conditions, and look up responses of contexts that were not measured with it."""
-        module: Any = self.module
-        for name in conditions.only(module.intervention_names):
-            if self.responses is None:
-                return name, CellResponses.of_network(conditions.n_cells)
-            treatment, scale = conditions[name], self.response_scale
-            untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
-            return name, self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
-        return None
+    def _transferred(self, conditions: Conditions[np.ndarray]) -> CellResponses | None:
+        """Look up responses of contexts that were not measured with their treatment; None without any treatment."""
+        if self.responses is None or not conditions.only(self.module.intervention_names):
+            return None
+        return self.responses.transferred(conditions, self.response_scale)
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

@@ -17,14 +17,21 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
-from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
+from scdiffgen.module import HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
 from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
 from ._training_data import KeptCells, RegisteredData, StreamedData
-from ._transferred_responses import pseudobulks
+from ._transferred_responses import (
+    ResponseModel,
+    build_response_model,
+    modality_sizes,
+    number_edges,
+    pseudobulks,
+    without_treatment,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -42,11 +49,11 @@ class TrainingSummary:
 
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
-    pseudobulks: Pseudobulks | None  # None if responses are not transferred
+    pseudobulks: Sequence[Pseudobulks | None]  # by modality; empty without interventions
     token_basis: TokenBasis
     token_genes: TokenGenes
     library_from_tokens: LibraryRegressions  # for models of several modalities
-    reference_pseudobulks: Pseudobulks | None = None  # pseudobulks of the reference of a query model
+    reference_pseudobulks: Sequence[Pseudobulks | None] = ()  # pseudobulks of the reference of a query model
     deep_columns: CountRegressions = field(default_factory=dict)  # for models of several modalities
     shares: ShareCalibrations = field(default_factory=dict)  # for models of several modalities
 
@@ -63,8 +70,8 @@ class TrainingSummary:
     def from_plain(cls, plain: Mapping[str, Any]) -> TrainingSummary:
         """Undo :meth:`to_plain`."""
 
-        def part(name: str, read: Callable[[Any], Any]) -> Any:
-            return None if plain[name] is None else read(plain[name])
+        def bulks(name: str) -> tuple[Pseudobulks | None, ...]:
+            return tuple(None if arrays is None else Pseudobulks(**arrays) for arrays in plain[name])
 
         def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:
             return {given: {to: kind(*fit) for to, fit in by.items()} for given, by in plain[name].items()}
@@ -72,11 +79,11 @@ class TrainingSummary:
         return cls(
             library=plain["library"],
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
-            pseudobulks=part("pseudobulks", Pseudobulks.from_plain),
+            pseudobulks=bulks("pseudobulks"),
             token_basis=TokenBasis._make(plain["token_basis"]),
             token_genes=TokenGenes._make(plain["token_genes"]),
             library_from_tokens=fits("library_from_tokens", LibraryRegression),
-            reference_pseudobulks=part("reference_pseudobulks", Pseudobulks.from_plain),
+            reference_pseudobulks=bulks("reference_pseudobulks"),
             deep_columns=fits("deep_columns", CountRegression),
             shares=fits("shares", ShareCalibration),
         )
@@ -100,11 +107,12 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
             or np.isinf(values).any()
         ):
             raise ValueError(f"values of the condition {spec.name!r} that are not registered")
-    for bulks in filter(None, (summary.pseudobulks, summary.reference_pseudobulks)):
+    for bulks in filter(None, (*summary.pseudobulks, *summary.reference_pseudobulks)):
         tables = bulks.log_mean, bulks.log_variance, bulks.share
         if (
             any(table.shape != (len(bulks.n_cells), bulks.n_genes) for table in tables)
-            or not all(np.isfinite(array).all() for array in bulks.to_plain().values())
+            or not all(np.isfinite(array).all() for name, array in bulks.to_plain().items() if name != "doses")
+            or not (bulks.doses >= 0).all()
             or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
         ):
             raise ValueError("invalid pseudobulks")
@@ -116,7 +124,7 @@ def _plain(part: Any) -> Any:
         return part.to_plain()
     if isinstance(part, Mapping):
         return {key: _plain(value) for key, value in part.items()}
-    return tuple(part) if isinstance(part, tuple) else part
+    return tuple(map(_plain, part)) if isinstance(part, list | tuple) else part
 
 
 def training_summary(model: BaseModelClass) -> TrainingSummary:
@@ -128,17 +136,33 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
     return summary
 
 
+def response_model(model: BaseModelClass) -> ResponseModel | None:
+    """Return the response model of the training cells; None without interventions or after genes were added."""
+    summary, module = training_summary(model), model.module
+    is_same = all(
+        x is None or x.n_genes == n for x, n in zip(summary.pseudobulks, modality_sizes(module), strict=False)
+    )
+    if not any(summary.pseudobulks) or not is_same:
+        return None
+    made_from, responses = getattr(model, "_responses", (None, None))
+    if responses is None or made_from is not summary or responses.specs is not module.specs:
+        responses = build_response_model(module, summary.pseudobulks, summary.conditions)
+        model._responses = summary, responses
+    return responses
+
+
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
     """Summarise the training cells and sort tokens by explained variance; return the permutation of the tokens."""
     module, data = model.module, RegisteredData(model) if data is None else data
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    bulks, reference = None, None if before is None else before.reference_pseudobulks
-    is_one = isinstance(module, ThinningModule) and not modality_names(model.registry)
-    if is_one and len(module.intervention_names) == 1 and not any(spec.is_number for spec in module.specs):
+    edges = number_edges(conditions, module.specs)
+    reference = () if before is None or edges else before.reference_pseudobulks  # bins of a query are its own
+    bulks: Sequence[Pseudobulks | None] = ()
+    if module.intervention_names:
         cells, own = data.again(conditions)
-        bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
+        bulks = pseudobulks(cells, own, module, edges, reference)
     left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
     imputer = ModalityImputer.fit(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = genes_in_training(data, basis)
@@ -193,9 +217,9 @@ class TrainingCells:
         self.intervention_names = model.module.intervention_names
         self.modalities = modality_names(model.registry)
         self.summary = training_summary(model)
-        known, self.n_cells = self.summary.conditions, len(self.summary.library)
-        self._n_interventions = known.split_interventions(self.specs)[1].shape[1]
-        self._sizes = self.summary.library, known.codes(self.specs)
+        self.responses = response_model(model)
+        self.cells = self.summary.conditions.groups(self.specs)
+        self.n_cells = len(self.summary.library)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
         """Draw missing conditions from training cells that match the given conditions."""
@@ -204,8 +228,8 @@ class TrainingCells:
         if all(part.given.all() and (name not in paths or part.mask.all()) for name, part in conditions.items()):
             return conditions
         rng = np.random.default_rng([generator.initial_seed(), 1])
-        codes = conditions.codes(self.specs, open_ended=True)
-        rows = LibrarySizeModel(*self._sizes, 1, self._n_interventions).rows_like(codes, rng)
+        requested = conditions.groups(self.specs, open_ended=True)
+        rows = LibrarySizeModel(self.summary.library, self.cells, min_cells=1).rows_like(requested, rng)
         everywhere = np.ones(conditions.n_cells, dtype=bool)
         by_category = everywhere.copy()
         for spec in self.specs:
@@ -234,17 +258,22 @@ class TrainingCells:
 
         if len(names) < 2 and by_name:
             return resolved(*by_name.values())
-        codes, numbers = conditions.codes(self.specs, open_ended=True), conditions.numbers(self.specs)
-        sizes = self.size_model().sample(codes, np.random.default_rng(generator.initial_seed()), numbers)
+        sizes = self.draw_sizes(conditions, np.random.default_rng(generator.initial_seed()))
         for name, given in by_name.items():
             sizes[:, names.index(name)] = resolved(given)
         return sizes
 
-    def size_model(self) -> LibrarySizeModel | JointLibrarySizes:
-        """Return the library size model, for one or several modalities."""
-        make = LibrarySizeModel if len(self.modalities) < 2 else JointLibrarySizes
-        numbers = self.summary.conditions.numbers(self.specs)
-        return make(*self._sizes, n_interventions=self._n_interventions, numbers=numbers)
+    def draw_sizes(self, conditions: Conditions[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        """Draw library sizes of training cells under the same conditions; transferred responses multiply them."""
+        summary, make = self.summary, LibrarySizeModel if len(self.modalities) < 2 else JointLibrarySizes
+        ratio = np.zeros((conditions.n_cells, 1))
+        if self.responses is not None:
+            found = self.responses.transferred(conditions)
+            conditions, ratio = without_treatment(conditions, self.specs, found.known), found.log_ratio
+        model = make(summary.library, self.cells, numbers=summary.conditions.numbers(self.specs))
+        groups = conditions.groups(self.specs, open_ended=True)
+        sizes = model.sample(groups, rng, conditions.numbers(self.specs))
+        return np.maximum((sizes * np.exp(ratio if sizes.ndim > 1 else ratio[:, 0])).round(), 1)
 
     def n_alike(self, requested: Conditions[np.ndarray], but: Collection[str] = ()) -> np.ndarray:
         """Count training cells with all requested conditions of each row ``(rows,)``, except the keys ``but``."""

@@ -1,8 +1,10 @@
-"""Transfer of responses to cells: look-up by condition, and application to counts."""
+"""Transfer of responses to cells of every process: look-up by condition, and application to counts."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -12,21 +14,60 @@ from torch import Tensor
 
 from scdiffgen._messages import warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import Code, Conditions, ConditionSpec
+from scdiffgen.conditions import Code, Conditions, ConditionSpec, GroupTable, Treatment
 from scdiffgen.diffusion import to_scipy
-from scdiffgen.module import ThinningModule
-from scdiffgen.responses import SOURCES, ConditionGroups, Pseudobulks, PseudobulkSums, Response, ResponsePredictor
+from scdiffgen.module import DiffusionModule
+from scdiffgen.responses import SOURCES, Prediction, Pseudobulks, PseudobulkSums, Response, ResponsePredictor
 
 CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
 """Comparison of predictions of left-out responses with the plain mean of other responses."""
 
 
+class JointResponse(NamedTuple):
+    """Response of the cells of a context in each modality; None where no data predict it."""
+
+    parts: Sequence[Response | None]  # by modality
+    sizes: Sequence[int]  # numbers of genes
+
+    @property
+    def prediction(self) -> Prediction:
+        """Prediction of the first modality with a known response."""
+        return next(part.prediction for part in self.parts if part is not None)
+
+    @property
+    def mean_change(self) -> np.ndarray:
+        """Change of mean log expression ``(genes,)``; NaN where unknown."""
+        return self._joined([None if part is None else part.mean_change for part in self.parts])
+
+    @property
+    def half_width(self) -> np.ndarray:
+        """Half-widths of the intervals of the change ``(genes,)``; NaN where unknown."""
+        return self._joined([None if part is None else part.prediction.half_width for part in self.parts])
+
+    @property
+    def log_ratio(self) -> np.ndarray:
+        """Log ratios of library sizes after to before ``(modalities,)``; 0 where unknown."""
+        return np.array([0.0 if part is None else part.log_ratio for part in self.parts])
+
+    def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
+        """Predict counts ``(cells, genes)`` after the response, modality by modality."""
+        ends = np.cumsum([0, *self.sizes])
+        blocks = [counts[:, first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
+        pairs = zip(blocks, self.parts, strict=True)
+        after = [x if part is None else part.apply(x, rng, keep_library=keep_library) for x, part in pairs]
+        return after[0] if len(after) == 1 else sparse.hstack(after, format="csr")
+
+    def _joined(self, arrays: Sequence[np.ndarray | None]) -> np.ndarray:
+        pairs = zip(arrays, self.sizes, strict=True)
+        return np.concatenate([np.full(size, np.nan) if array is None else array for array, size in pairs])
+
+
 @dataclass(frozen=True)
 class CellResponses:
-    """Responses of a minibatch by group; ``None`` for groups with a response predicted by the network."""
+    """Responses of a minibatch by group; ``None`` for groups that the network draws."""
 
     group_of: np.ndarray  # (cells,)
-    responses: Sequence[Response | None]
+    responses: Sequence[JointResponse | None]
 
     @classmethod
     def of_network(cls, n_cells: int) -> Self:
@@ -35,8 +76,14 @@ class CellResponses:
 
     @property
     def known(self) -> np.ndarray:
-        """Whether each cell has a transferred response ``(cells,)``."""
+        """Whether each cell has a response of the estimator ``(cells,)``."""
         return np.array([response is not None for response in self.responses])[self.group_of]
+
+    @property
+    def log_ratio(self) -> np.ndarray:
+        """Log ratios of library sizes ``(cells, modalities)``; 0 without a response."""
+        rows = [np.zeros(1) if response is None else response.log_ratio for response in self.responses]
+        return np.stack(np.broadcast_arrays(*rows))[self.group_of]
 
     def columns(self) -> pd.DataFrame:
         """Return source and check of the response of each cell."""
@@ -64,80 +111,151 @@ class CellResponses:
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Predictor of responses of cells if only interventions change."""
+    """Predictors of responses in each modality, if only interventions change."""
 
-    predictor: ResponsePredictor
+    predictors: Sequence[ResponsePredictor | None]  # by modality; None without pseudobulks
+    sizes: Sequence[int]  # numbers of genes of the modalities
     specs: Sequence[ConditionSpec]
+    edges: Mapping[str, np.ndarray]  # limits of the bins of numeric conditions
 
     def responses(
         self,
-        source: Conditions[Tensor],
-        target: Conditions[Tensor],
+        source: Conditions[np.ndarray],
+        target: Conditions[np.ndarray],
         scale: float = 1.0,
         *,
         unmeasured_only: bool = False,
     ) -> CellResponses:
         """Look up the response of each cell; ``unmeasured_only`` excludes contexts measured with the treatment."""
-        before, after = (condition_groups(conditions.numpy(), self.specs) for conditions in (source, target))
+        before, after = (response_groups(conditions, self.specs, self.edges) for conditions in (source, target))
         rows = np.hstack([before.cell_context, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         responses = []
         for row in first:
             context, previous, requested = before.cell_context[row], before.treatment(row), after.treatment(row)
-            left_out = unmeasured_only and (not requested or self.predictor.has_measured(context, requested))
-            responses.append(None if left_out else self.predictor.respond(context, previous, requested, scale))
+            left_out = unmeasured_only and (not requested or self._has_measured(context, requested))
+            responses.append(None if left_out else self._respond(context, previous, requested, scale))
         return CellResponses(group_of.ravel(), responses)
 
-    def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
+    def transferred(self, conditions: Conditions[np.ndarray], scale: float = 1.0) -> CellResponses:
+        """Look up the responses of cells whose context was not measured with their treatment."""
+        return self.responses(without_treatment(conditions, self.specs), conditions, scale, unmeasured_only=True)
+
+    def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[JointResponse | None]:
         """Predict the response of untreated cells to the interventions of each row of conditions."""
-        rows = condition_groups(conditions, self.specs)
-        return [self.predictor.respond(row, {}, rows.treatment(i)) for i, row in enumerate(rows.cell_context)]
+        rows = response_groups(conditions, self.specs, self.edges)
+        return [self._respond(row, {}, rows.treatment(i), 1.0) for i, row in enumerate(rows.cell_context)]
+
+    def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> JointResponse | None:
+        """Predict the response in each modality; None if no modality has one."""
+        parts = [x and x.respond(context, source, target, scale) for x in self.predictors]
+        return JointResponse(parts, self.sizes) if any(part is not None for part in parts) else None
+
+    def _has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:
+        """Check whether each modality was measured in enough cells of a context with the treatment."""
+        return all(x.has_measured(context, treatment) for x in self.predictors if x is not None)
 
 
-def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
-    """Build a response model from pseudobulks of training cells and registered feature vectors."""
-    features = module.denoiser.embed.features(module.intervention_names[0])
+def build_response_model(
+    module: DiffusionModule, bulks: Sequence[Pseudobulks | None], conditions: Conditions[np.ndarray]
+) -> ResponseModel:
+    """Build the response model of a module from pseudobulks and conditions of the training cells."""
+    sizes, (name, *_) = modality_sizes(module), module.intervention_names
+    features, names = module.features_of(name), context_names(module.specs)
     vectors = None if features is None else features.cpu().numpy()
-    return ResponseModel(ResponsePredictor(bulks, vectors, batch_columns(module.specs)), module.specs)
+    batches = batch_columns(module.specs)
+    predictors = [x if x is None else ResponsePredictor(x, vectors, batches, names) for x in bulks]
+    return ResponseModel(predictors, sizes, module.specs, number_edges(conditions, module.specs))
 
 
 def pseudobulks(
     cells: Iterable[tuple[Tensor, Conditions[Tensor]]],
     conditions: Conditions[np.ndarray],
-    specs: Sequence[ConditionSpec],
-    n_genes: int,
-    reference: Pseudobulks | None = None,
-) -> Pseudobulks | None:
-    """Compute pseudobulks of cells, appended to those of a reference; ``None`` if they would need too much memory."""
-    sums = PseudobulkSums(condition_groups(conditions, specs), batch_columns(specs), n_genes)
-    if not sums.fits:
-        if n_groups := len(sums.groups.doses):
-            large = f"Sums of {n_groups:,} groups of cells over {n_genes:,} genes need too much memory"
+    module: DiffusionModule,
+    edges: Mapping[str, np.ndarray],
+    references: Sequence[Pseudobulks | None],
+) -> list[Pseudobulks | None]:
+    """Compute pseudobulks of each modality, appended to those of a reference; None if they need too much memory."""
+    sizes, groups = modality_sizes(module), response_groups(conditions, module.specs, edges)
+    batches, ends = batch_columns(module.specs), np.cumsum([0, *sizes])
+    library = None
+    if len(sizes) > 1:
+        library = np.concatenate([module.library(counts).cpu().numpy() for counts, _ in cells])
+    sums = []
+    for modality, n_genes in enumerate(sizes):
+        measured = None if library is None else library[:, modality] > 0
+        sums.append(PseudobulkSums(groups, batches, n_genes, measured))
+    for own in sums:
+        if not own.fits and (n_groups := own.groups.n_rows):
+            large = f"Sums of {n_groups:,} groups of cells over {own.n_genes:,} genes need too much memory"
             warn_user(f"{large}, so measured responses are not transferred. Register fewer genes, or merge groups.")
-        return None
-    for counts, _ in cells:
-        sums.add(to_scipy(counts))
-    return sums.finish(reference)
+    for counts, _ in cells if any(own.fits for own in sums) else ():
+        whole = to_scipy(counts)
+        for own, first, last in zip(sums, ends[:-1], ends[1:], strict=True):
+            if own.fits:
+                own.add(whole if len(sums) == 1 else whole[:, first:last])
+    references = references or [None] * len(sums)
+    return [own.finish(known) if own.fits else None for own, known in zip(sums, references, strict=True)]
 
 
-def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> ConditionGroups:
-    """Encode conditions of cells; interventions are absent at dose 0 and have an infinite dose if none is given."""
-    context, interventions = conditions.split_interventions(specs)
-    (treatment,) = (spec for spec in specs if spec.is_intervention)
-    given = conditions[treatment.name]
-    doses = given.values.astype(np.float64) if treatment.has_values else np.ones(given.ids.shape)
-    doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
-    return ConditionGroups(context, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
+def modality_sizes(module: DiffusionModule) -> Sequence[int]:
+    """Return the numbers of genes of the modalities."""
+    blocks = getattr(module, "blocks", None)
+    return (module.n_vars,) if blocks is None else blocks.sizes
+
+
+def response_groups(
+    conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec], edges: Mapping[str, np.ndarray]
+) -> GroupTable:
+    """Return contexts and treatments of cells; each number of the context is a bin, in the last columns."""
+    groups, columns = conditions.groups(specs), []
+    for name, limits in edges.items():
+        number = conditions.get(name)
+        if number is None:
+            columns.append(np.full(conditions.n_cells, Code.MISSING))
+        else:
+            bins = np.searchsorted(limits, number.values[:, 0], side="right")
+            columns.append(np.where(number.given & number.mask[:, 0], bins, Code.MISSING))
+    return groups._replace(cell_context=np.column_stack([groups.cell_context, *columns]))
+
+
+def number_edges(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> dict[str, np.ndarray]:
+    """Return the inner limits of at most eight bins with equal numbers of cells for each numeric condition."""
+    edges = {}
+    for spec in (spec for spec in specs if spec.is_number):
+        number = conditions[spec.name]
+        values = number.values[:, 0][number.given & number.mask[:, 0]]
+        n_bins = min(max(len(values) // 200, 1), 8)  # so that both arms of a context can have 20 cells in a bin
+        edges[spec.name] = np.unique(np.quantile(values, np.arange(1, n_bins) / n_bins)) if len(values) else values
+    return edges
+
+
+def without_treatment(
+    conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec], rows: np.ndarray | None = None
+) -> Conditions[np.ndarray]:
+    """Turn treated cells into controls, all of them or the marked ``rows`` ``(cells,)``."""
+    changed = {}
+    for spec in (spec for spec in specs if spec.is_intervention and spec.name in conditions):
+        own = conditions[spec.name]
+        keeps = np.zeros(conditions.n_cells, bool) if rows is None else ~rows
+        changed[spec.name] = own._replace(mask=own.mask & keeps[:, None])
+    return conditions.replace(changed)
+
+
+def context_names(specs: Sequence[ConditionSpec]) -> list[str]:
+    """Return the name of the condition in each column of :func:`response_groups`."""
+    context = [spec for spec in specs if not spec.is_intervention]
+    coded = [spec.name for spec in context if not spec.is_number for _ in range(spec.n_slots)]
+    return coded + [spec.name for spec in context if spec.is_number]
 
 
 def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
     """Return the batch columns of the codes of cell contexts."""
-    coded = [spec for spec in specs if not (spec.is_number or spec.is_intervention)]
-    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in coded]
-    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *map(np.array, slots)])).tolist()
+    batches = {spec.name for spec in specs if spec.registry_key == REGISTRY_KEYS.BATCH}
+    return [column for column, name in enumerate(context_names(specs)) if name in batches]
 
 
-def check_of(response: Response | None) -> str:
+def check_of(response: JointResponse | None) -> str:
     """Compare prediction and plain mean on left-out responses, in words."""
-    gain = np.nan if response is None else response.prediction.gain
-    return CHECKS[0] if np.isnan(gain) else CHECKS[1 if gain > 0 else 2]
+    is_ahead = None if response is None else response.prediction.is_ahead
+    return CHECKS[0 if is_ahead is None else 1 if is_ahead else 2]

@@ -38,6 +38,13 @@ class MeasuredContexts(NamedTuple):
         """Find the row of a context; None if it was not measured."""
         return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
 
+    def estimate(self, row: int | None, before: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the change of a measured context and its variance, or a prediction with variance 0."""
+        if row is not None:
+            return self.change[row], self.variance[row]
+        predicted = self.predict(before, state).change
+        return predicted, np.zeros_like(predicted)
+
     def pooled(self) -> np.ndarray:
         """Average the changes of all contexts ``(genes,)``, weighted by inverse variance."""
         return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))

@@ -129,10 +129,15 @@ class Pseudobulks:
 class PseudobulkSums:
     """Sums over groups of cells that are added in minibatches, with at most 20,000 cells in memory."""
 
-    def __init__(self, cells: GroupTable, batches: Sequence[int], n_genes: int) -> None:
+    def __init__(
+        self, cells: GroupTable, batches: Sequence[int], n_genes: int, measured: np.ndarray | None = None
+    ) -> None:
         distinct, _, group_of = cells.distinct()
-        self.groups, pool_of = pool(distinct, np.bincount(group_of), batches)
-        self.group_of, self.batches = pool_of[group_of], list(batches)
+        n_measured = np.bincount(group_of, measured).astype(np.int64)
+        self.groups, pool_of = pool(distinct, n_measured, batches)
+        self.group_of, self.batches, self.n_genes = pool_of[group_of], list(batches), n_genes
+        if measured is not None:
+            self.group_of = np.where(measured, self.group_of, -1)
         n_groups, self.untreated = self.groups.n_rows, self.groups.untreated
         self.fits = 0 < (3 * n_groups + len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
         self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))

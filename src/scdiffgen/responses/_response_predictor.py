@@ -218,17 +218,12 @@ class ResponsePredictor:
                 continue
             pooled = {x: contexts.pooled() for x, contexts in measured.items()}
             means = table.means(cells)
-
-            def in_context(contexts: MeasuredContexts, row: int | None) -> Estimate:
-                own = contexts.predict(*means).change if row is None else contexts.change[row]
-                return own, np.zeros_like(own) if row is None else contexts.variance[row]
-
-            own = {x: in_context(contexts, contexts.row(context[columns])) for x, contexts in measured.items()}
+            own = {x: contexts.estimate(contexts.row(context[columns]), *means) for x, contexts in measured.items()}
             left_out = []
             for held_out in [x for x in measured if x < max(measured)]:
                 for held_context, change in zip(measured[held_out].contexts, measured[held_out].change, strict=True):
                     rows = {x: contexts.row(held_context) for x, contexts in measured.items() if x != held_out}
-                    rest = {x: in_context(measured[x], row) for x, row in rows.items() if row is not None}
+                    rest = {x: measured[x].estimate(row, *means) for x, row in rows.items() if row is not None}
                     left_out += [(_over_doses(held_out, rest, pooled), change)] if rest else []
             sizes = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
             log_ratio = float(dose_weights(dose, np.array(list(measured))) @ sizes)
