@@ -22,11 +22,9 @@ from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 TRANSFERRED_DOSE = "sinusoidal"  # the network beside whose rows transferred responses stand
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid")
-_IN_SEQUENCE = {"conditioning": "cross_attention", "intervention": "embedding"}  # attention sees no dose of an effect
 NETWORKS = {kind: NetworkOptions(number_embedding=kind) for kind in NUMBER_KINDS} | {
-    "embedding": NetworkOptions(intervention="embedding"),
-    "cross_attention": NetworkOptions(**_IN_SEQUENCE),
-    "cross_attention, rotated": NetworkOptions(**_IN_SEQUENCE, attention_numbers="rotated"),
+    "cross_attention": NetworkOptions(conditioning="cross_attention"),
+    "cross_attention, rotated": NetworkOptions(conditioning="cross_attention", attention_numbers="rotated"),
 }
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
 SPANS = {"seen": (0.3, 3.0), "between": (0.17, 0.55, 1.7, 5.5), "beyond": (30.0,)}

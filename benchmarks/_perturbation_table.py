@@ -35,7 +35,7 @@ TASK_TITLES = {
 }
 HELD_OUT = ("fold", "context", "perturbation", "dose")
 LIMITS = ("real_half", "real cells")
-DEFAULTS = ("effect: coupled", "sinusoidal: generate", "sinusoidal: transferred")  # of the package, by task
+DEFAULTS = ("scdiffgen: coupled", "sinusoidal: generate", "sinusoidal: transferred")  # of the package, by task
 TRAINED = ("latent_scvi",)  # models of others
 Kind = Literal["ours", "limit", "other", "null"]
 

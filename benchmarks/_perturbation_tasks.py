@@ -49,10 +49,9 @@ from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 AS_COUNTS = ("train_mean", "other_contexts", "nearest_context", "similar_contexts", "additive")
-EFFECT = "effect"
-INTERVENTIONS = {EFFECT: {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
-TRANSFERRED_NAMES = (f"{EFFECT}: coupled", f"{EFFECT}: mean alone")  # rows that need no network
-FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
+MODELS: Mapping[str, Mapping[str, Any]] = {"scdiffgen": {}, "gaussian": {"process": "gaussian"}}
+TRANSFERRED_NAMES = ("scdiffgen: coupled", "scdiffgen: mean alone")  # rows that need no network
+FEWER_KEEP = {"gaussian": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,13 @@ class Task:
 
 
 TASKS = {
-    "kang": Task(KANG, kang, INTERVENTIONS),
-    "kang-donors": Task(KANG, kang_donors, INTERVENTIONS),
-    "zhao": Task(ZHAO, zhao, INTERVENTIONS),
-    "mcfaline": Task(MCFALINE, mcfaline, INTERVENTIONS),
-    "norman": Task(NORMAN, norman, INTERVENTIONS),
-    "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
-    "papalexi-guides": Task(PAPALEXI, papalexi_guides, INTERVENTIONS),
+    "kang": Task(KANG, kang, MODELS),
+    "kang-donors": Task(KANG, kang_donors, MODELS),
+    "zhao": Task(ZHAO, zhao, MODELS),
+    "mcfaline": Task(MCFALINE, mcfaline, MODELS),
+    "norman": Task(NORMAN, norman, MODELS),
+    "papalexi": Task(PAPALEXI, papalexi, MODELS),
+    "papalexi-guides": Task(PAPALEXI, papalexi_guides, MODELS),
     "packer": Task(
         PACKER,
         packer,
