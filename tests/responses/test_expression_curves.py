@@ -58,7 +58,6 @@ def applied(counts: np.ndarray, before: np.ndarray, after: np.ndarray, **options
 def test_curves_are_means_of_cells_that_lose_or_gain_molecules(
     step: int, untreated: np.ndarray, curves: np.ndarray
 ) -> None:
-    """Their derivatives are differences of means at library sizes that are 1 % larger and smaller."""
     rng, library = np.random.default_rng(step), untreated.sum(1)
     means = []
     for _ in range(20):
@@ -67,10 +66,8 @@ def test_curves_are_means_of_cells_that_lose_or_gain_molecules(
         else:
             gained = GAINED[step - len(KEPT) - 1] if STEPS[step] else 0.0
             moved = untreated + rng.poisson(gained * library[:, None], untreated.shape)
-        means.append([log_mean(moved, library * ratio) for ratio in (1.0, 0.99, 1.01)])
-    at, smaller, larger = np.mean(means, axis=0)
-    np.testing.assert_allclose(curves[0, step], at, atol=0.04)
-    np.testing.assert_allclose(curves[1, step], (smaller - larger) / np.log(1.01 / 0.99), atol=0.02)
+        means.append(log_mean(moved, library))
+    np.testing.assert_allclose(curves[step], np.mean(means, axis=0), atol=0.04)
 
 
 def treated_shares(rng: np.random.Generator, shares: np.ndarray) -> np.ndarray:
@@ -84,29 +81,31 @@ def test_cells_to_which_a_response_is_applied_are_as_treated_ones(
     seed: int, shares: np.ndarray, untreated: np.ndarray, curves: np.ndarray
 ) -> None:
     rng = np.random.default_rng(seed)
-    treated = cells(rng, treated_shares(rng, shares))
+    factors = treated_shares(rng, shares)
+    treated = cells(rng, factors / factors.sum())  # at equal depth
     change = log_mean(treated) - log_mean(untreated)
     log_ratio = np.log(treated.sum(1)).mean() - np.log(untreated.sum(1)).mean()
     before = (untreated / untreated.sum(1, keepdims=True)).mean(0)
     after = shares_after(curves, before, change, log_ratio)
     predicted = applied(untreated, before, after)
-    np.testing.assert_allclose(log_mean(predicted) - log_mean(untreated), change, atol=0.12)
+    np.testing.assert_allclose(log_mean(predicted) - log_mean(untreated), change, atol=0.12, rtol=0.05)
     np.testing.assert_allclose(mean_change(curves, before, after), change, atol=0.02)
     assert np.log(predicted.sum(1)).mean() == pytest.approx(np.log(treated.sum(1)).mean(), abs=0.05)
     assert after.sum() == pytest.approx(np.exp(log_ratio), rel=0.1)
 
 
-@pytest.mark.parametrize("measured", [0.0, np.log(1.4), np.log(2)])
-def test_the_ratio_of_libraries_lies_between_the_measured_one_and_that_of_the_molecules(
-    measured: float, shares: np.ndarray, untreated: np.ndarray, curves: np.ndarray
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
+def test_shares_sum_to_the_ratio_of_libraries_whatever_the_change(
+    ratio: float, shares: np.ndarray, untreated: np.ndarray, curves: np.ndarray
 ) -> None:
-    """One gene gains 15 % of the library; in equal libraries the others would lose 13 %."""
-    after = shares + 0.15 * (np.arange(N_GENES) == N_GENES // 2)
-    treated = cells(np.random.default_rng(3), after)
-    change = log_mean(treated) - log_mean(untreated)
-    found = np.log(shares_after(curves, shares, change, measured).sum())
-    low, high = sorted([measured, np.log(1.15)])
-    assert low - 0.03 < found < high + 0.03
+    """One gene gains 15 % of the library; at equal depth the others lose 13 %, which a deeper library gives back."""
+    treated = cells(np.random.default_rng(3), (shares + 0.15 * (np.arange(N_GENES) == N_GENES // 2)) / 1.15)
+    after = shares_after(curves, shares, log_mean(treated) - log_mean(untreated), np.log(ratio))
+    assert after.sum() == pytest.approx(ratio)
+    predicted = applied(untreated, shares, after)
+    assert predicted.sum() / untreated.sum() == pytest.approx(ratio, rel=0.02)
+    composition = predicted.sum(0) / predicted.sum()
+    np.testing.assert_allclose(composition, treated.sum(0) / treated.sum(), rtol=0.05, atol=1e-4)
 
 
 @given(seed=st.integers(0, 2**32 - 1), keep_library=st.booleans())
@@ -147,18 +146,17 @@ def test_genes_that_were_not_there_can_be_gained() -> None:
 def test_no_change_returns_the_same_counts(
     keep_library: bool, shares: np.ndarray, untreated: np.ndarray, curves: np.ndarray
 ) -> None:
-    same = shares_after(curves, shares, np.zeros(N_GENES), 0.3)
+    same = shares_after(curves, shares, np.zeros(N_GENES), 0.0)
     np.testing.assert_array_equal(same, shares)
     np.testing.assert_array_equal(applied(untreated, shares, same, keep_library=keep_library), untreated)
     np.testing.assert_allclose(mean_change(curves, shares, shares), 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [0.4, 0.55, 0.8])
-def test_the_effect_of_depth_is_that_of_thinning_cells(kept: float, untreated: np.ndarray, curves: np.ndarray) -> None:
+@pytest.mark.parametrize("kept", [0.1, 0.4, 0.8])
+def test_the_effect_of_depth_is_that_of_thinning_cells(kept: float, untreated: np.ndarray) -> None:
     rng = np.random.default_rng(5)
-    thinned = np.mean([log_mean(rng.binomial(untreated, kept)) for _ in range(10)], axis=0)
+    thinned = np.mean([log_mean(rng.binomial(untreated, kept)) for _ in range(20)], axis=0)
     effect = thinned - log_mean(untreated)
     assert np.abs(effect).max() > 0.05
-    np.testing.assert_allclose(depth_effect(curves, np.log(kept)), effect, atol=0.15 * abs(np.log(kept)))
-    np.testing.assert_array_equal(depth_effect(curves, -np.log(kept)), -depth_effect(curves, np.log(kept)))
-    np.testing.assert_allclose(depth_effect(curves, 0.0), 0, atol=1e-12)
+    np.testing.assert_allclose(depth_effect(sparse.csr_matrix(untreated), np.log(kept)), effect, atol=0.03)
+    np.testing.assert_array_equal(depth_effect(sparse.csr_matrix(untreated), 0.0), 0)

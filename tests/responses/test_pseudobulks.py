@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from scdiffgen.conditions import Code
-from scdiffgen._codes import GroupTable
+from scdiffgen.conditions import Code, GroupTable
 from scdiffgen.responses import MIN_CELLS, Pseudobulks, PseudobulkSums
+from scdiffgen.responses._pseudobulks import pool
 
 N_GENES = 15
 NONE, DRUG, OTHER = int(Code.ABSENT), 0, 1
@@ -112,7 +112,7 @@ def test_no_array_holds_a_sum_over_few_cells(cells: tuple, bulks: Pseudobulks) -
     log = np.log1p(1e4 * dense / dense.sum(1, keepdims=True))
     assert bulks.n_cells.min() >= MIN_CELLS
     small = [log[group.index].sum(0) for _, group in obs.groupby([*obs]) if len(group) < MIN_CELLS]
-    totals = np.vstack([bulks.log_mean * bulks.n_cells[:, None], bulks.curves[:, 0].reshape(-1, N_GENES)])
+    totals = np.vstack([bulks.log_mean * bulks.n_cells[:, None], bulks.curves.reshape(-1, N_GENES)])
     apart = (totals[:, None] - totals[None]).reshape(-1, N_GENES)
     for hidden in (*small, *log):
         assert not np.isclose(np.vstack([totals, apart]), hidden, atol=1e-3).all(1).any()
@@ -125,7 +125,7 @@ def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_is_kept(seed: in
     cell_context, interventions = rng.integers(0, 3, (n_rows, n_columns)), rng.choice([NONE, DRUG], (n_rows, 1))
     doses, n_cells = np.where(interventions == NONE, 0.0, 1.0), rng.choice([1, 5, 19, 20, 50], n_rows)
     cells = GroupTable(cell_context, interventions, doses)
-    groups, group_of = cells.pool(n_cells, [n_columns - 1])
+    groups, group_of = pool(cells, n_cells, [n_columns - 1])
     inside = group_of >= 0
     assert np.array_equal(np.unique(group_of[inside]), np.arange(len(groups.doses)))
     assert (np.bincount(group_of[inside], n_cells[inside]) >= MIN_CELLS).all()
@@ -146,19 +146,12 @@ def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
 
 def test_plain_arrays_are_single_precision_and_come_back(bulks: Pseudobulks) -> None:
     plain = bulks.to_plain()
-    again = Pseudobulks.from_plain(plain)
+    again = Pseudobulks(**plain)
     for part in fields(Pseudobulks):
         assert isinstance(plain[part.name], np.ndarray)
         assert part.name == "doses" or plain[part.name].dtype != np.float64
         np.testing.assert_array_equal(getattr(again, part.name), getattr(bulks, part.name))
     assert bulks.doses.dtype == np.float64  # doses are compared
-
-
-def test_pseudobulks_of_earlier_versions_are_left_out_with_a_warning(bulks: Pseudobulks) -> None:
-    plain = bulks.to_plain()
-    del plain["share"]
-    with pytest.warns(UserWarning, match="train it again to transfer responses"):
-        assert Pseudobulks.from_plain(plain) is None
 
 
 def test_groups_of_a_reference_follow(cells: tuple, bulks: Pseudobulks) -> None:

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.stats import norm
 
 from scdiffgen.responses import Prediction
 from scdiffgen.responses._stacking import (
     NO_CHANGE,
     OWN,
     PRIOR_UNITS,
+    adaptive_shrinkage,
     interval,
     james_stein,
-    shrink_noise,
     shrink_towards,
     stack,
 )
@@ -24,7 +25,7 @@ def named(changes: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def prediction(change: np.ndarray) -> Prediction:
-    return stack({"a": change}, [], "measured")
+    return stack({"a": change}, [], "transferred")
 
 
 def constrained(made: np.ndarray, truths: np.ndarray) -> np.ndarray:
@@ -56,7 +57,7 @@ def test_weights_are_those_of_constrained_least_squares(seed: int) -> None:
 
 def test_predictors_weigh_the_same_if_nothing_was_left_out() -> None:
     changes = np.random.default_rng(0).normal(size=(3, 40))
-    found = stack(named(changes), [], "measured")
+    found = stack(named(changes), [], "transferred")
     np.testing.assert_allclose(found.change, changes.mean(0))
     assert found.weights == pytest.approx(dict.fromkeys(NAMES, 1 / 3))
     assert np.isnan(found.half_width).all() and np.isnan(found.gain) and not len(found.pearson)
@@ -82,12 +83,24 @@ def test_left_out_responses_give_correlations_and_gain() -> None:
     good = truths + 0.3 * rng.normal(size=truths.shape)
     made = np.stack([mean, good], 1)
     left_out = [(named(each), truth) for each, truth in zip(made, truths, strict=True)]
-    found = stack(named(made[0]), left_out, "measured")
+    found = stack(named(made[0]), left_out, "transferred")
     weights = np.array([found.weights["a"], found.weights["b"]])
     expected = [np.corrcoef(weights @ each, truth)[0, 1] for each, truth in zip(made, truths, strict=True)]
     np.testing.assert_allclose(found.pearson, expected)
     errors = sum(((truth - weights @ each) ** 2).sum() for each, truth in zip(made, truths, strict=True))
     assert found.gain == pytest.approx(1 - errors / ((truths - mean) ** 2).sum()) and found.gain > 0.7
+
+
+@pytest.mark.parametrize(("good", "ahead"), [(0.3, True), (1.0, False)])
+def test_a_prediction_is_ahead_beyond_the_noise_of_left_out_responses_alone(good: float, ahead: bool) -> None:
+    rng = np.random.default_rng(3)
+    truths = rng.normal(size=(6, 40))
+    made = np.stack([0 * truths, truths + good * np.sign(rng.normal(size=truths.shape)) * 1.5], 1)
+    left_out = [(named(each), truth) for each, truth in zip(made, truths, strict=True)]
+    assert stack(named(made[0]), left_out, "transferred").is_ahead is ahead
+    same = [(named(each[[0, 0]]), truth) for each, truth in zip(made, truths, strict=True)]
+    assert stack(named(made[0][[0, 0]]), same, "transferred").is_ahead is False
+    assert stack(named(made[0]), [], "transferred").is_ahead is None
 
 
 def test_the_james_stein_factor_is_that_of_the_formula() -> None:
@@ -116,7 +129,7 @@ def test_a_measured_change_lies_between_itself_and_the_prediction() -> None:
     own, others = rng.normal(size=(2, 200))
     exact = shrink_towards(own, np.full(200, 1e-12), prediction(others))
     np.testing.assert_allclose(exact.change, own, atol=1e-6)
-    assert exact.weights[OWN] == pytest.approx(1) and exact.half_width.max() < 1e-4 and exact.source == "measured"
+    assert exact.weights[OWN] == pytest.approx(1) and exact.half_width.max() < 1e-4 and exact.source == "own"
     noise = shrink_towards(own, np.full(200, 1e6), prediction(others))
     np.testing.assert_allclose(noise.change, others)
     assert noise.weights == pytest.approx({OWN: 0.0, "a": 1.0})
@@ -125,11 +138,35 @@ def test_a_measured_change_lies_between_itself_and_the_prediction() -> None:
     assert 0 < between.weights[OWN] < 1 and sum(between.weights.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("variance", "kept"), [(0.0, 1.0), (2.5, 0.9), (12.5, 0.5), (25.0, 0.0), (60.0, 0.0)])
-def test_a_prediction_loses_the_sampling_variance_of_its_length(variance: float, kept: float) -> None:
-    found = shrink_noise(prediction(np.array([3.0, -4.0])), variance)
-    np.testing.assert_allclose(found.change, kept * np.array([3.0, -4.0]), atol=1e-12)
-    assert found.weights == pytest.approx({"a": kept, NO_CHANGE: 1 - kept})
+def posterior_by_quadrature(z: float, scales: np.ndarray, weights: np.ndarray) -> float:
+    """Mean of a normal mean under a mixture of normal priors, by numerical integration."""
+    grid = np.linspace(-60, 60, 200_001)
+    prior = sum(weight * norm.pdf(grid, scale=scale) for weight, scale in zip(weights, scales, strict=True))
+    density = prior * norm.pdf(z, loc=grid)
+    return float((grid * density).sum() / density.sum())
+
+
+def test_posterior_means_are_those_of_the_fitted_mixture() -> None:
+    """Of normal priors of standard deviations .5 and 6, which a fit of many genes finds."""
+    rng, weights, scales = np.random.default_rng(5), np.array([0.9, 0.1]), np.array([0.5, 6.0])
+    truth = rng.normal(size=50_000) * rng.choice(scales, 50_000, p=weights)
+    raw = truth + rng.normal(size=truth.size)
+    asked = np.array([0.0, 1.0, 2.5, 4.0, 10.0, -15.0])
+    shrunk, variance = adaptive_shrinkage(np.append(raw, asked), np.ones(raw.size + asked.size))
+    expected = [posterior_by_quadrature(z, scales, weights) for z in asked]
+    np.testing.assert_allclose(shrunk[raw.size :], expected, atol=0.15)
+    assert ((shrunk[: raw.size] - truth) ** 2).mean() == pytest.approx(variance.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("n_genes", [200, 1_000, 10_000])
+def test_one_response_among_thousands_of_genes_survives(n_genes: int) -> None:
+    rng = np.random.default_rng(n_genes)
+    change, variance = rng.normal(0, 0.1, n_genes), np.full(n_genes, 0.01)
+    change[0] = -2.7
+    shrunk, _ = adaptive_shrinkage(change, variance)
+    assert shrunk[0] < -2.65 and (shrunk[1:] ** 2).sum() < 0.1 * (change[1:] ** 2).sum()
+    none, certain = adaptive_shrinkage(np.zeros(4), np.zeros(4))
+    assert not none.any() and not certain.any()
 
 
 @pytest.mark.parametrize("n_units", [3, 5, 10, 30])

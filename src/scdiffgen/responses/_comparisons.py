@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
@@ -161,9 +160,6 @@ class Comparisons:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""
         # Each batch has the same weight in both arms: 0 if it lacks an arm, as have groups that are pooled over it.
         n_cells, in_batch = self.bulks.n_cells, self.bulks.in_batch
-        if in_batch is None:
-            batch_of = distinct_rows(self.bulks.cell_context[:, list(self.batches)])[1]
-            in_batch = n_cells[:, None] * pd.get_dummies(batch_of).to_numpy()
         shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), TINY)  # of the batches in a group
         n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), TINY) for arm in (treated, untreated))
         is_covered = ~((in_batch > 0) @ (n_untreated <= TINY))

@@ -36,12 +36,15 @@ def depth_effect(counts: sparse.csr_matrix, log_kept: float) -> np.ndarray:
     return _mean(cells, row, change) if log_kept < 0 else np.zeros(cells.shape[1])
 
 
-def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Find the shares ``(genes,)`` after a change of mean log expression; their sum changes by the library ratio."""
-    if not change.any():
-        return share * np.exp(log_ratio)
-    after = shares_at(share, _invert(curves, curves[len(KEPT)] + change))
-    return after * (np.exp(log_ratio) * share.sum() / max(after.sum(), np.finfo(float).tiny))
+def shares_after(
+    curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float | None = None
+) -> np.ndarray:
+    """Find the shares ``(genes,)`` after a change of mean log expression; scaled to a given ratio of library sizes."""
+    after = shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else share
+    if log_ratio is None:
+        return after
+    factor = np.exp(log_ratio)
+    return after * (factor * share.sum() / max(after.sum(), np.finfo(float).tiny)) if change.any() else share * factor
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np
     """Average pooled responses ``(doses, genes)``, and interpolate own and pooled responses."""
     weights = dose_weights(dose, doses)
     interpolated = {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
-    return {"mean of doses": pooled.mean(0), **interpolated}
+    return {"mean of doses": weights.sum() * pooled.mean(0), **interpolated}  # less below the lowest dose
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,6 @@ from sklearn.decomposition import PCA
 
 from scdiffgen._codes import Code, GroupTable, Treatment, backoff_levels, distinct_rows
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import warn_user
 
 from ._expression_curves import STEPS, depth_effect, expression_curves
 from ._predictors import StateMoments
@@ -68,7 +67,7 @@ class Pseudobulks:
     state_mean: np.ndarray  # (groups, states): this and the next two as in StateMoments
     state_square: np.ndarray  # (groups, states, states)
     state_product: np.ndarray  # (groups, states, genes)
-    in_batch: np.ndarray | None = None  # (groups, batches): weight of the cells in each batch; None in earlier versions
+    in_batch: np.ndarray  # (groups, batches): weight of the cells in each batch
 
     @property
     def n_genes(self) -> int:
@@ -98,16 +97,7 @@ class Pseudobulks:
 
     def to_plain(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
-        return {name: array for name, array in vars(self).items() if array is not None}
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks | None:
-        """Undo :meth:`to_plain`; return None, with a warning, for files of earlier versions."""
-        plain = {"cell_context" if name == "identity" else name: array for name, array in plain.items()}  # earlier name
-        if {*plain, "in_batch"} != {part.name for part in fields(cls)}:
-            warn_user("The model has pseudobulks of an earlier version: train it again to transfer responses.")
-            return None
-        return cls(**plain)
+        return dict(vars(self))
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
         """Append groups with the same cell states and at most as many slots; ignore them if genes differ."""
@@ -121,8 +111,7 @@ class Pseudobulks:
         }
         by_group = {name: array for name, array in vars(self).items() if name not in ("state_loadings", "in_batch")}
         joined = {name: np.concatenate([array, widened[name]]) for name, array in by_group.items()}
-        batches = [pd.DataFrame(bulks.in_batch) for bulks in (self, others) if bulks.in_batch is not None]
-        in_batch = pd.concat(batches).fillna(0.0).to_numpy() if len(batches) == 2 else None
+        in_batch = pd.concat([pd.DataFrame(bulks.in_batch) for bulks in (self, others)]).fillna(0.0).to_numpy()
         return replace(self, **joined, in_batch=in_batch)
 
 
@@ -189,13 +178,13 @@ class PseudobulkSums:
         log_library = self.log_library / total
         log_mean = self._at_depth_of_controls(log_mean, log_library, n_cells, cells, group_of_held)
         arrays = (*self.groups, n_cells, log_mean, log_variance, share, log_library, curve)
-        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
+        in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
+        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, in_batch)
         if reference is not None and reference.n_genes == bulks.n_genes:
             loadings = reference.state_loadings
         else:
             loadings = self._loadings(bulks, cells, group_of_held)
-        in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
-        bulks = replace(bulks, in_batch=in_batch, **_state_moments(cells, group_of_held, log_mean, loadings))
+        bulks = replace(bulks, **_state_moments(cells, group_of_held, log_mean, loadings))
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 

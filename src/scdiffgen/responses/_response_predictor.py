@@ -43,6 +43,7 @@ class CellStates(NamedTuple):
     expression: np.ndarray  # (genes,): log expression after the response, at the mean state
     slopes: np.ndarray  # (states, genes)
     curves: np.ndarray  # (steps, genes): mean log expression after each step
+    scale: float  # factor of the shares that gives the ratio of library sizes
 
 
 class Response(NamedTuple):
@@ -64,11 +65,10 @@ class Response(NamedTuple):
         """Compute shares after the response, by cell ``(cells, genes)`` or for all cells ``(genes,)``."""
         if self.states is None:
             return self.after
-        loadings, mean, expression, slopes, curves = self.states
+        loadings, mean, expression, slopes, curves, scale = self.states
         wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
         steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
-        after = shares_at(self.before, np.column_stack(steps))
-        return after * (self.after.sum() / np.maximum(after.sum(1, keepdims=True), np.finfo(float).tiny))
+        return shares_at(self.before, np.column_stack(steps)) * scale
 
     @property
     def log_ratio(self) -> float:
@@ -136,7 +136,9 @@ class ResponsePredictor:
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         rising = np.maximum.accumulate(curves)
         arrays = (array.astype(np.float32) for array in (own.state, wanted, slopes, rising))  # responses are cached
-        return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *arrays))
+        implied = shares_after(curves, share, scale * requested.change)
+        factor = float(after.sum() / implied.sum())
+        return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *arrays, factor))
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Average the slopes of the change on cell states ``(states, genes)`` over contexts; None if too few."""
@@ -162,7 +164,8 @@ class ResponsePredictor:
             n_cells, measured = table.untreated(context, columns), table.measured(columns, treatment)
             if n_cells is None or measured is None:
                 continue
-            if treated is not None and (measured.confounded or len(columns) < len(levels[0])):
+            gives_batch = (context[list(table.batches)] != Code.MISSING).any()
+            if treated is not None and (len(columns) < len(levels[0]) or (measured.confounded and gives_batch)):
                 return self._confounded(context, treated, n_cells)
             row = measured.row(context[columns])
             others = measured if row is None else measured.without(row)
