@@ -12,6 +12,8 @@ from scipy import sparse
 class KnownGenerator:
     """Shares ``(labels, genes)`` that are known; cell types are drawn uniformly unless they are given."""
 
+    registry = {"field_registries": {}}
+
     def __init__(
         self,
         shares: Mapping[str, np.ndarray],

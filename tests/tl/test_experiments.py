@@ -11,6 +11,7 @@ from anndata import AnnData
 from known_generator import KnownGenerator
 from scipy import stats
 from small_cells import simulated_cells, trained_model
+from treated_cells import treated_cells
 
 from scdiffgen import tl
 
@@ -193,6 +194,19 @@ def test_drawn_conditions_are_those_of_generated_cells(example: tuple) -> None:
     assert (given.pop("library_size") == 7).all() and given.equals(drawn)
 
 
+@pytest.mark.parametrize("columns", [["guide"], ["first", "second"]])
+def test_both_arms_are_untreated_unless_a_perturbation_is_asked_for(columns: list[str]) -> None:
+    cells = treated_cells()
+    cells.obs["first"], cells.obs["second"] = (cells.obs["guide"].replace(name, "ctrl") for name in "BA")
+    model = trained_model(cells, labels_key="cell_type", perturbation_key=columns, control="ctrl")
+    asked = dict.fromkeys(columns, "ctrl") | {columns[0]: "A"}
+    for conditions, expected in ((None, dict.fromkeys(columns, "ctrl")), (asked, asked)):
+        study = tl.simulate_experiment(model, None, conditions=conditions, n_donors=1, n_steps=2, silent=True)
+        assert (study.obs[columns] == pd.Series(expected)).all(axis=None)
+    given = {"label_key": columns[0], "shares": {"A": 1.0}, "n_donors": 1, "n_steps": 2, "silent": True}
+    assert tl.simulate_experiment(model, **given).obs[columns[0]].eq("A").all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -203,6 +217,7 @@ def test_drawn_conditions_are_those_of_generated_cells(example: tuple) -> None:
         ({"donor_sd": -1}, "`donor_sd` is -1: pass a number of at least 0"),
         ({"n_donors": 0}, "`n_donors` is 0: pass a whole number of at least 1"),
         ({"in_labels": "a"}, "`in_labels` needs `label_key`, which is None: name"),
+        ({"in_labels": [], "label_key": "cell_type"}, "`in_labels` is empty, so no gene would change: name labels"),
         ({"in_labels": "c", "label_key": "cell_type"}, "`in_labels`: 'c' is not a label of the simulated cells"),
         ({"in_labels": "a", "label_key": "type"}, "`label_key`: 'type' is not a registered condition"),
         ({"treated_shares": {"a": 1}, "label_key": "cell_type"}, "`treated_shares` are given without `shares`"),

@@ -71,7 +71,8 @@ def simulate_experiment(
         Planted log2 fold changes :math:`\beta` by gene. The name of a token plants its effect on all genes
         (``model.get_token_loadings(method="readout")``), scaled to this largest absolute change. Changes add up.
     conditions
-        Values of conditions that all cells share; the model draws other conditions.
+        Values of conditions that all cells share; the model draws other conditions. A registered perturbation is by
+        default the control, so that the cells of both arms are untreated.
     n_donors, n_cells
         Number of donors per arm, and of cells per donor and arm.
     paired
@@ -109,7 +110,8 @@ def simulate_experiment(
     Raises
     ------
     ValueError
-        If a name is unknown, a number is out of range, the training cells have too few donors, or :math:`F > 10`.
+        If a name is unknown, ``in_labels`` is empty, a number is out of range, the training cells have too few donors,
+        or :math:`F > 10`.
 
     Examples
     --------
@@ -121,6 +123,7 @@ def simulate_experiment(
     settings: dict[str, Any] = {name: value for name, value in locals().items() if isinstance(value, given_plain)}
     of_labels = {"in_labels": in_labels, "shares": shares, "treated_shares": treated_shares}
     given = _checked(settings, conditions, of_labels)
+    given |= _untreated(model, given, (label_key, donor_key))
     genes, rng = model.get_var_names(), np.random.default_rng(seed)
     if isinstance(genes, dict):
         raise ValueError(f"`model` has the modalities {list(genes)}: pass a model of one AnnData.")
@@ -229,6 +232,8 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
         if not (is_finite_number(value) and value >= 0 and (value > 0 or name != "depth")):
             raise ValueError(f"`{name}` is {value!r}: pass a number {'above' if name == 'depth' else 'of at least'} 0.")
     used = [name for name, value in of_labels.items() if value is not None]
+    if "in_labels" in used and not len(as_names(of_labels["in_labels"])):
+        raise ValueError("`in_labels` is empty, so no gene would change: name labels, or leave it out for all cells.")
     if used and "label_key" not in settings:
         raise ValueError(
             f"`{used[0]}` needs `label_key`, which is None: name the registered condition of the cell types."
@@ -243,6 +248,14 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
         if settings.get(name) in (conditions or {}):
             raise ValueError(f"`conditions` and `{name}` both name {settings[name]!r}: leave it out of `conditions`.")
     return dict(conditions or {})
+
+
+def _untreated(model: TokenDiffusion, given: Mapping[str, Any], keys: Sequence[str | None]) -> dict[str, str]:
+    """Request the control of a registered perturbation, unless conditions or keys name the perturbation."""
+    state = model.registry["field_registries"].get("perturbation", {}).get("state_registry")
+    if not state or {*given, *keys} & {"perturbation", *state["columns"]}:
+        return {}
+    return dict.fromkeys(state["columns"], state["control"][0])
 
 
 def _donors(
