@@ -211,11 +211,17 @@ def split(
     return Fold(name, adata[~held_out, genes].copy(), adata[held_out, genes].copy(), targets, setup)
 
 
-def predicted_cells(fold: Fold, counts: Sequence[sparse.csr_matrix]) -> AnnData:
-    """Predicted counts ``(cells, genes)`` of each target, as cells that can be scored."""
+def predicted_cells(
+    fold: Fold, counts: Sequence[sparse.csr_matrix], starts: Sequence[NDArray[np.intp]] | None = None
+) -> AnnData:
+    """Predicted counts ``(cells, genes)`` of each target, named after the training cells that they start from, if any.
+
+    The report recognises predictions that start from control cells by these names.
+    """
     of_cell = np.repeat(np.arange(len(fold.targets)), [cells.shape[0] for cells in counts])
     obs = pd.DataFrame(fold.targets)[[RESPONSE, CONTEXT]].iloc[of_cell]
-    obs.index = [f"predicted_{i}" for i in range(len(obs))]
+    names = [f"predicted_{i}" for i in range(len(obs))]
+    obs.index = names if starts is None else fold.train.obs_names[np.concatenate(starts)]
     return AnnData(sparse.vstack(counts, format="csr"), obs=obs, var=pd.DataFrame(index=fold.train.var_names))
 
 

@@ -55,31 +55,29 @@ def response_predictions(
     says. Coupled cells start from all controls, as the means of the baselines do, other ones from ``max_cells``.
     """
     options: Mapping[str, Any] = {"guidance_scale": {fold.setup["perturbation_key"]: 1.0}, "seed": seed, "silent": True}
+    of_targets = [target.conditions for target in fold.targets]
     starts, controls = ([start_cells(fold, target, n, seed) for target in fold.targets] for n in (max_cells, None))
-    counts = {
-        "generate": [
-            model.generate(target.conditions, len(start), **options).X
-            for target, start in zip(fold.targets, starts, strict=True)
-        ]
-    }
+    drawn = [model.generate(*asked, **options).X for asked in zip(of_targets, map(len, starts), strict=True)]
+    predicted = {"generate": predicted_cells(fold, drawn)}
     for share in keep:
-        cells = predictions_of(model, fold, controls if share is None else starts, options, keep=share)
-        counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
-        if share is None and any((predicted.obs["response_source"] != "network").any() for predicted in cells):
-            of_network = predictions_of(model, fold, controls, options, keep=None, source="network")
-            counts["coupled, network only"] = [predicted.X for predicted in of_network]
-    return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
+        name, given = ("coupled", controls) if share is None else (f"keep {share:g}", starts)
+        cells = predictions_of(model, fold, given, options, keep=share)
+        predicted[name] = predicted_cells(fold, [part.X for part in cells], given)
+        if share is None and any((part.obs["response_source"] != "network").any() for part in cells):
+            of_network = predictions_of(model, fold, given, options, keep=None, source="network")
+            predicted["coupled, network only"] = predicted_cells(fold, [part.X for part in of_network], given)
+    return predicted
 
 
 def mean_response_cells(model: TokenDiffusion, fold: Fold) -> AnnData | None:
     """Log expression of all controls and the mean response, as simple baselines are; none if a target has no such."""
-    shifted = []
-    for target in fold.targets:
+    shifted, starts = [], [start_cells(fold, target, None, 0) for target in fold.targets]
+    for target, start in zip(fold.targets, starts, strict=True):
         change = model.get_mean_response(target.conditions).to_numpy()
-        shifted.append(log_normalise(fold.train.X[start_cells(fold, target, None, 0)]).toarray() + change)
+        shifted.append(log_normalise(fold.train.X[start]).toarray() + change)
     if not all(np.isfinite(cells).all() for cells in shifted):
         return None
-    cells = predicted_cells(fold, [sparse.csr_matrix(expression) for expression in shifted])
+    cells = predicted_cells(fold, [sparse.csr_matrix(expression) for expression in shifted], starts)
     cells.uns[LOGGED] = {}
     return cells
 

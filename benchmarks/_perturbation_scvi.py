@@ -30,13 +30,12 @@ def scvi_prediction(fold: Fold, seed: int, max_epochs: int | None, max_cells: in
     model.train(max_epochs=max_epochs, enable_progress_bar=False, enable_model_summary=False)
     recipe = {"length": model.trainer.current_epoch, "training_seconds": time.process_time() - begin}
     latent = model.get_latent_representation()
-    predicted = []
-    for target, parts in zip(fold.targets, differences, strict=True):
+    predicted, starts = [], [start_cells(fold, target, max_cells, seed) for target in fold.targets]
+    for start, parts in zip(starts, differences, strict=True):
         move = sum(np.mean([latent[a].mean(0) - latent[b].mean(0) for a, b in part], axis=0) for part in parts)
-        start = start_cells(fold, target, max_cells, seed)
         library = np.asarray(train.X[start].sum(1)).ravel()
         predicted.append(_decode(model, latent[start] + move, library))
-    cells = predicted_cells(fold, predicted)
+    cells = predicted_cells(fold, predicted, starts)
     cells.uns["recipe"] = recipe
     return cells
 

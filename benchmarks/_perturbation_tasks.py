@@ -130,7 +130,8 @@ def transferred_predictions(fold: Fold, seed: int) -> dict[str, AnnData]:
         if (predicted.obs["response_source"] == "network").any():
             raise ValueError(f"No training cells of {fold.name!r} predict {target.response!r}: train a network.")
     means = mean_response_cells(model, fold)
-    found = dict(zip(TRANSFERRED_NAMES, (predicted_cells(fold, [each.X for each in cells]), means), strict=True))
+    coupled = predicted_cells(fold, [each.X for each in cells], starts)
+    found = dict(zip(TRANSFERRED_NAMES, (coupled, means), strict=True))
     return {name: predicted for name, predicted in found.items() if predicted is not None}
 
 

@@ -41,6 +41,7 @@ from benchmarks._data import FOLDER
 from benchmarks._dose_task import NETWORKS, TRANSFERRED_DOSE, dose_scores, simulated_cells, untrained_dose_model
 from benchmarks._external import add_external_argument, external_files, read_external
 from benchmarks._perturbation_data import CONTEXT, QUICK, RESPONSE, Fold, Settings
+from benchmarks._perturbation_models import start_cells
 from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import (
     TASKS,
@@ -251,9 +252,21 @@ def available_tasks() -> list[str]:
 
 
 def external_predictions(folders: Mapping[str, Path], task: str, fold: Fold, seed: int) -> dict[str, AnnData]:
-    """Responses that other programs predicted; a folder without the file is left out."""
+    """Responses that other programs predicted; a folder without the file is left out.
+
+    As many cells of a target as there are controls are predicted from these in order, and get their names.
+    """
     files, columns = external_files(folders, f"{file_name(task, fold)}-seed{seed}.h5ad"), [RESPONSE, CONTEXT]
-    return {name: read_external(path, fold.train.var_names, columns, may_be_logged=True) for name, path in files}
+    found = {name: read_external(path, fold.train.var_names, columns, may_be_logged=True) for name, path in files}
+    for cells in found.values():
+        names = cells.obs_names.to_numpy(dtype=object, copy=True)
+        for target in fold.targets:
+            own = ((cells.obs[RESPONSE] == target.response) & (cells.obs[CONTEXT] == target.context)).to_numpy()
+            start = start_cells(fold, target, None, seed)
+            if own.sum() == len(start):
+                names[own] = fold.train.obs_names[start]
+        cells.obs_names = names
+    return found
 
 
 def export(task: str, types: Sequence[str] | None, folder: Path) -> None:

@@ -66,7 +66,7 @@ def fold_scores(fold: Fold, seeds: Sequence[int]) -> pd.DataFrame:
     rows = []
     for seed in seeds:
         drawn = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
-        predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn])}
+        predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn], starts)}
         if (means := mean_response_cells(model, fold)) is not None:
             predictions["transferred, mean alone"] = means
         if (others := seen_cells(fold, settings.max_cells, seed)) is not None:

@@ -311,7 +311,7 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("_tiny")
 def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
-    """Log-normalised expression scores as the counts that it is made of, and old rows of a name are replaced."""
+    """Log-normalised expression scores about as its counts, which are thinned; old rows of a name are replaced."""
     treated = treated_cells(tmp_path / "theirs")
     sc.pp.normalize_total(treated, target_sum=1e4)
     sc.pp.log1p(treated)
@@ -330,7 +330,7 @@ def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
     result = json.loads(path.read_text())
     rows = pd.DataFrame(result["rows"]).set_index("prediction")
     assert sorted(rows.index) == ["effect: coupled", "logged", "theirs"]
-    assert rows.at["theirs", "pearson_delta"] == pytest.approx(rows.at["logged", "pearson_delta"], rel=1e-4)
+    assert rows.at["theirs", "pearson_delta"] == pytest.approx(rows.at["logged", "pearson_delta"], abs=0.1)
     assert kinds_of(result) == {"effect: coupled": "ours", "theirs": "other", "logged": "other"}
     assert result["recipes"] == {f"{name}, B, 0": {"length": 3} for name in ("theirs", "logged")}
     with pytest.raises(ValueError, match="was scored with other max_cells, n_trees"):

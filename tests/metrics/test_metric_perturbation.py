@@ -31,16 +31,21 @@ def effect(drug: str) -> np.ndarray:
     return change
 
 
-def simulate(groups: dict[tuple[str, str], int], seed: int, dose: float | None = None) -> ad.AnnData:
-    """Poisson cells of (type, drug) groups; types are letters, drugs are named after the gene ``g<i>`` they hit."""
+def simulate(
+    groups: dict[tuple[str, str], int], seed: int, dose: float | None = None, label: str | None = None, depth: float = 1
+) -> ad.AnnData:
+    """Poisson cells of (type, drug) groups; types are letters, drugs are named after the gene ``g<i>`` they hit.
+
+    Mean library sizes of groups are equal but for ``depth``; ``label`` replaces the drug, whose effect stays.
+    """
     rng = np.random.default_rng(seed)
     counts, obs = [], []
     for (cell_type, drug), n in groups.items():
         rates = np.random.default_rng(ord(cell_type)).gamma(2.0, size=N_GENES) * 2
         strength = 1.0 if dose is None else np.log1p(dose) / np.log(2)
-        depth = rng.gamma(8.0, 1 / 8, size=(n, 1))
-        counts.append(rng.poisson(rates * np.exp(strength * effect(drug)) * depth))
-        obs += [{"type": cell_type, "drug": drug, "dose": 0.0 if drug == "ctrl" else dose or 1.0}] * n
+        sizes, shares = rng.gamma(8.0, 1 / 8, size=(n, 1)), rates * np.exp(strength * effect(drug))
+        counts.append(rng.poisson(depth * shares * (rates.sum() / shares.sum()) * sizes / sizes.mean()))
+        obs += [{"type": cell_type, "drug": label or drug, "dose": 0.0 if drug == "ctrl" else dose or 1.0}] * n
     index = [f"{seed}-{i}" for i in range(len(obs))]
     matrix = sparse.csr_matrix(np.vstack(counts).astype(np.float32))
     return ad.AnnData(matrix, obs=pd.DataFrame(obs, index=index), var=pd.DataFrame(index=GENES))
@@ -87,7 +92,7 @@ def test_a_perfect_prediction_scores_as_real_cells_do(report) -> None:
     assert report["n_significant"].between(10, 20).all()  # of 12 that respond, and composition moves others a little
     scores = report.set_index("prediction")
     for column in ("pearson_delta", "fold_change_slope", "de_pr_auc", "sign_agreement"):
-        assert scores.loc[["perfect", "real_half"], column].min() > 0.8
+        assert scores.loc[["perfect", "real_half"], column].min() > 0.7
     assert scores.loc["perfect", "fold_change_slope"] == pytest.approx(1, abs=0.1)
     assert scores.loc["real_half", "wasserstein"] > 1  # other cells, not the same ones
     assert abs(scores.loc["perfect", "energy_distance"]) < 0.1 * scores.loc["no_change", "energy_distance"]
@@ -104,7 +109,7 @@ def test_the_shift_of_other_types_is_recovered(report) -> None:
     scores = report.set_index("prediction")
     for baseline in ("train_mean", "other_contexts", "nearest_context", "latent_pca"):
         assert scores.loc[baseline, "fold_change_slope"] == pytest.approx(1, abs=0.25)
-        assert scores.loc[baseline, "pearson_delta"] > 0.8
+        assert scores.loc[baseline, "pearson_delta"] > 0.7
     assert np.isnan(scores.loc["train_mean", "pearson_delta_perturbed"])
 
 
@@ -112,12 +117,14 @@ def test_columns_are_the_plain_functions(transfer, report) -> None:
     space = metrics.ExpressionSpace.fit(transfer["train"], n_pcs=8)
     half, _ = metrics.split_halves(np.zeros(120))
     real, control, perfect = (space.expression(transfer[name]) for name in ("real", "control", "perfect"))
-    mean = {k: np.asarray(v.mean(0)).ravel() for k, v in {"r": real[half], "c": control, "p": perfect}.items()}
+    first, second = metrics.split_halves(np.zeros(80))
+    cells = {"r": real[half], "c": control, "p": perfect, "first": control[first], "second": control[second]}
+    mean = {k: np.asarray(v.mean(0)).ravel() for k, v in cells.items()}
     change, predicted = mean["r"] - mean["c"], mean["p"] - mean["c"]
     tests = _response.rank_genes(real[half], control)
     x, y = space.project(real[half]), space.project(perfect)
     expected = {
-        "pearson_delta": metrics.pearson_delta(change, predicted),
+        "pearson_delta": metrics.pearson_delta(mean["r"] - mean["second"], mean["p"] - mean["first"]),
         "weighted_mse": _response.weighted_mse(change, predicted, tests.t),
         "de_overlap": _response.de_overlap(change, predicted),
         "de_pr_auc": _response.de_pr_auc(tests.significant, predicted),
@@ -156,7 +163,7 @@ def test_combinations_are_added_up_and_named_in_any_order() -> None:
     assert set(scores.index.get_level_values(0)) == {"g0+g1", "g1+g2"}
     for drug in ("g0+g1", "g1+g2"):
         for name in ("additive", "perfect", "latent_pca"):
-            assert scores.loc[(drug, name), "fold_change_slope"] == pytest.approx(1, abs=0.25)
+            assert scores.loc[(drug, name), "fold_change_slope"] == pytest.approx(1, abs=0.3)
             assert scores.loc[(drug, name), "discrimination"] == 1
         assert scores.loc[(drug, "train_mean"), "fold_change_slope"] < 0.7
         assert "linear" in scores.loc[drug].index
@@ -202,14 +209,56 @@ def test_baselines_as_counts_are_harder_to_distinguish_from_cells(transfer, repo
     assert as_counts.loc["other_contexts"] < as_expression.loc["no_change"]
 
 
-def test_library_sizes_of_the_target_are_not_used(transfer) -> None:
-    deep = transfer["real"].copy()
-    deep.X = deep.X * 2  # the same expression at twice the library size
-    for as_counts in (False, True):
-        plain, changed = (
-            run({**transfer, "real": real}, {}, baselines_as_counts=as_counts) for real in (transfer["real"], deep)
-        )
-        pd.testing.assert_frame_equal(plain, changed)
+@pytest.mark.parametrize("fold", [3.0, 1 / 3])
+def test_depth_is_no_response(fold: float) -> None:
+    """Treated cells differ in depth alone: no gene responds, and no baseline predicts a change."""
+    inert = {"label": "g5", "depth": fold}
+    cells = {
+        "train": ad.concat([simulate({(t, "ctrl"): 200 for t in "AC"}, 0), simulate({("A", "ctrl"): 200}, 1, **inert)]),
+        "control": simulate({("C", "ctrl"): 200}, seed=2),
+        "real": simulate({("C", "ctrl"): 200}, seed=3, **inert),
+    }
+    predictions = {
+        "at depth of controls": simulate({("C", "ctrl"): 200}, seed=4, label="g5"),
+        "at depth of treated": simulate({("C", "ctrl"): 200}, seed=5, **inert),
+    }
+    with pytest.warns(UserWarning, match=rf"more than 1.3-fold in 1 condition: 'g5 in C \({fold:.2g}-fold\)'"):
+        scores = run(cells, predictions, metrics=["energy_distance", "c2st_auc"], baselines_as_counts=True)
+    assert (scores["n_significant"] == 0).all()
+    scores = scores.drop("latent_pca")  # which has no counts, so that its cells vary too little
+    assert scores["energy_distance"].abs().max() < 0.3 and scores["c2st_auc"].max() < 0.65
+
+
+def test_predictions_below_the_depth_of_real_cells_are_compared_with_controls_of_their_depth(transfer) -> None:
+    shallow = simulate({("C", "g0"): 60}, seed=3, depth=0.3)
+    with pytest.warns(UserWarning, match=r"of 1 prediction are .*: 'shallow of g0 in C \(0.3-fold\)'"):
+        scores = run(transfer, {"shallow": shallow}, metrics=["fold_change_slope", "pearson_delta"])
+    assert scores.loc["shallow", "fold_change_slope"] == pytest.approx(1, abs=0.25)
+    assert scores.loc["shallow", "pearson_delta"] > 0.6
+
+
+def test_noise_correlates_only_through_a_shared_control_mean() -> None:
+    """No cell responds. Predictions that start from the controls are recognised by the names of their cells."""
+    contexts = "ABCDEFGHIJKLMNOP"
+    groups = {(t, "ctrl"): 40 for t in contexts}
+    control, real = simulate(groups, seed=0), simulate({(t, "ctrl"): 120 for t in contexts}, seed=1, label="g5")
+    cells = {"control": control, "real": real, "train": simulate(groups, seed=2)}
+    coupled, pattern = simulate(groups, seed=0, label="g5"), np.random.default_rng(3).gamma(0.2, size=N_GENES) / 2
+    coupled.X = coupled.X + sparse.csr_matrix(np.random.default_rng(4).poisson(pattern, coupled.shape))
+    renamed = coupled.copy()
+    renamed.obs_names = "new" + renamed.obs_names
+    predictions = {"noise": simulate(groups, seed=5, label="g5"), "coupled": coupled, "renamed": renamed}
+    with pytest.warns(UserWarning, match="cannot distinguish predictions of 16 conditions"):
+        scores = run(cells, predictions, metrics="pearson_delta", baselines=[])["pearson_delta"]
+    means = scores.groupby("prediction").mean()
+    assert means[["noise", "coupled"]].abs().max() < 0.05  # its standard error is about .02
+    assert means["renamed"] < -0.1
+    means = [
+        np.log1p(1e4 * x / x.sum(1, keepdims=True)).reshape(16, -1, N_GENES).mean(1)
+        for x in (part.X.toarray() for part in (control, real, predictions["noise"]))
+    ]
+    shared = [np.corrcoef(r - c, p - c)[0, 1] for c, r, p in zip(*means, strict=True)]
+    assert np.mean(shared) > 0.3
 
 
 def test_genes_are_aligned_and_seeds_repeat(transfer) -> None:
@@ -292,6 +341,8 @@ def test_bad_arguments_are_named(transfer, change, message) -> None:
 
 
 def test_predictions_are_checked(transfer) -> None:
+    with pytest.raises(TypeError, match="`predictions` is of type AnnData: pass a mapping from names"):
+        run(transfer, transfer["perfect"])
     with pytest.raises(ValueError, match=r"names of baselines: \['additive'\]"):
         run(transfer, {"additive": transfer["perfect"]})
     expression = transfer["perfect"].copy()

@@ -20,6 +20,7 @@ from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
+from ._depth import mean_depth, thin
 from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts
 from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
@@ -70,6 +71,17 @@ class Cells(NamedTuple):
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Select cells by position."""
         return Cells(*(form if form is EMPTY else form[rows] for form in self))
+
+    @property
+    def depth(self) -> float:
+        """Return the mean library size; infinite without counts or cells."""
+        return np.inf if self.counts is EMPTY else mean_depth(self.counts)
+
+    def thinned(self, space: ExpressionSpace, depth: float, seed: Sequence[int]) -> Cells:
+        """Thin the molecules of deeper cells to a mean library size, see `thin`."""
+        if self.counts is EMPTY or (counts := thin(self.counts, depth, seed)) is self.counts:
+            return self
+        return Cells.of(space, counts, "thinned cells")
 
 
 class Settings(NamedTuple):

@@ -11,11 +11,13 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._names import check_column
 from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
 
 from ._comparison import Cells, Settings
+from ._depth import mean_change
 from ._input import labels_of, obs_column
 from ._resampling import split_halves, subsample
 from ._response import Vector, mean_expression
@@ -122,21 +124,42 @@ class Keys(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """Real control cells of a context: their mean, and the cells that baselines start from."""
+    """Real control cells of a context, at some sequencing depth, and the cells that baselines start from."""
 
-    mean: Vector
     cells: Cells
+    names: pd.Index
+    mean: Vector
+    halves: tuple[Vector, Vector]  # means of disjoint halves: references of predicted and of real changes
+    second: pd.Index  # names of the cells of the second half
     start: Cells
+    start_in_first: NDArray[np.bool_]  # whether each start cell is in the first half
+
+    @classmethod
+    def of(cls, cells: Cells, names: pd.Index, settings: Settings) -> Controls:
+        """Average the cells and their halves, and draw start cells; these rows do not depend on the depth."""
+        expression, n = cells.expression, len(names)
+        first, second = split_halves(np.zeros(n), seed=settings.seed)
+        halves = mean_expression(expression[first]), mean_expression(expression[second])
+        start = subsample(n, settings.max_cells, settings.seed)
+        mean, in_first = mean_expression(expression), np.isin(start, first)
+        return cls(cells, names, mean, halves, names[second], cells.take(start), in_first)
+
+    def at(self, depth: float, space: ExpressionSpace, settings: Settings) -> Controls:
+        """Thin the cells to a mean library size."""
+        cells = self.cells.thinned(space, depth, [settings.seed, 0])
+        return self if cells is self.cells else Controls.of(cells, self.names, settings)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Two halves of the cells of each held-out condition, and the controls of each context."""
+    """Two halves of the cells of each held-out condition, at the lower depth of both arms, and controls of contexts."""
 
     references: Mapping[Condition, Cells]  # the half that predictions are compared with
     means: Mapping[Condition, Vector]  # mean expression of the references
+    changes: Mapping[Condition, Vector]  # of the means, from the controls at equal depth
     others: Mapping[Condition, Cells]  # the other half, for the real-versus-real ceiling
-    controls: Mapping[str, Controls]
+    controls: Mapping[str, Controls]  # at their measured depth
+    depths: Mapping[Condition, tuple[float, float]]  # measured mean library sizes of treated and control cells
 
     @classmethod
     def fit(cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, settings: Settings) -> HeldOut:
@@ -152,41 +175,43 @@ class HeldOut:
         lacking = sorted(set(wanted) - set(contexts))
         if lacking:
             raise ValueError(f"`control` has no cells in {', '.join(lacking)}, where `real` has perturbed cells.")
-        references, others, controls = {}, {}, {}
-        for condition, rows in conditions.items():
-            first, second = split_halves(np.zeros(len(rows)), seed=settings.seed)
-            references[condition], others[condition] = perturbed.take(rows[first]), perturbed.take(rows[second])
-        whole = Cells.of(space, control, "control")
+        whole, controls = Cells.of(space, control, "control"), {}
         for context in wanted:
-            cells = whole.take(np.flatnonzero(contexts == context))
-            start = cells.take(subsample(len(cells.pcs), settings.max_cells, settings.seed))
-            controls[context] = Controls(mean_expression(cells.expression), cells, start)
-        means = {condition: mean_expression(cells.expression) for condition, cells in references.items()}
-        return cls(references, means, others, controls)
+            rows = np.flatnonzero(contexts == context)
+            controls[context] = Controls.of(whole.take(rows), control.obs_names[rows], settings)
+        references, means, changes, others, depths = {}, {}, {}, {}, {}
+        for condition, rows in conditions.items():
+            cells, untreated = perturbed.take(rows), controls[condition.context]
+            depths[condition] = cells.depth, untreated.cells.depth
+            cells = cells.thinned(space, min(depths[condition]), [settings.seed, 1])
+            first, second = split_halves(np.zeros(len(rows)), seed=settings.seed)
+            references[condition], others[condition] = cells.take(first), cells.take(second)
+            means[condition] = mean_expression(references[condition].expression)
+            changes[condition] = means[condition] - untreated.at(min(depths[condition]), space, settings).mean
+        return cls(references, means, changes, others, controls, depths)
 
     def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
         """Return changes of all conditions of the context, (conditions, genes), and the row of this condition."""
         siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
-        changes = np.array([self.means[c] - self.controls[condition.context].mean for c in siblings])
+        changes = np.array([self.changes[c] for c in siblings])
         return changes, siblings.index(condition) if condition in siblings else -1
 
 
 @dataclass(frozen=True)
 class TrainingResponses:
-    """Mean expression of each training condition, and of the controls of each context."""
+    """Changes of mean expression of each training condition, and mean expression of the controls of each context."""
 
-    means: Mapping[Condition, Vector]
+    shifts: Mapping[Condition, Vector]
     controls: Mapping[str, Vector]
     genes: tuple[str, ...]  # gene names; empty if unknown
 
     @classmethod
-    def fit(cls, train: AnnData, space: ExpressionSpace, keys: Keys, held_out: HeldOut) -> TrainingResponses:
-        """Average the training cells; contexts without training controls use the held-out controls."""
-        expression = space.expression(train, name="train")
-        means = {c: mean_expression(expression[rows]) for c, rows in keys.conditions(train, "train").items()}
-        controls = {context: cells.mean for context, cells in held_out.controls.items()}
-        controls |= {c.context: mean for c, mean in means.items() if not c.parts}
-        perturbed = {c: mean for c, mean in means.items() if c.parts}
+    def fit(cls, train: AnnData, space: ExpressionSpace, keys: Keys, held_out: HeldOut, seed: int) -> TrainingResponses:
+        """Compute changes at equal depth; contexts without training controls use the held-out controls."""
+        counts, groups = space.counts(train, name="train"), keys.conditions(train, "train")
+        controls = {context: cells.cells.counts for context, cells in held_out.controls.items()}
+        controls |= {c.context: counts[rows] for c, rows in groups.items() if not c.parts}
+        perturbed = {c: rows for c, rows in groups.items() if c.parts}
         lacking = sorted({c.context for c in perturbed} - set(controls))
         if lacking:
             raise ValueError(
@@ -200,41 +225,43 @@ class TrainingResponses:
                 f"`train` holds {len(leaked)} of {len(held_out.references)} conditions of `real`: "
                 f"{', '.join(leaked[:5])}. Score conditions without training cells; 'A+B' and 'B+A' are the same."
             )
+        means = {context: mean_expression(log_normalise(of, dtype=np.float32)) for context, of in controls.items()}
+        shifts = {
+            c: mean_change(counts[rows], controls[c.context], means[c.context], seed) for c, rows in perturbed.items()
+        }
         genes = () if space.genes is None else tuple(str(gene) for gene in space.genes)
-        return cls(perturbed, controls, genes)
+        return cls(shifts, means, genes)
 
     @property
     def conditions(self) -> set[Condition]:
         """Return the conditions of the training cells, including controls."""
-        return {*self.means, *(Condition(context, "", None) for context in self.controls)}
-
-    def shift(self, condition: Condition) -> Vector:
-        """Compute the change of mean expression against the controls of the context."""
-        return self.means[condition] - self.controls[condition.context]
+        return {*self.shifts, *(Condition(context, "", None) for context in self.controls)}
 
     def baselines(self, target: Condition, control: Vector) -> dict[str, Vector]:
         """Compute all applicable baseline changes of a target, given the mean ``control`` of its control cells."""
-        siblings = [c for c in self.means if c.context == target.context]
-        elsewhere = [c for c in self.means if c[1:] == target[1:]]  # excludes the target, which is held out
+        siblings = [c for c in self.shifts if c.context == target.context]
+        elsewhere = [c for c in self.shifts if c[1:] == target[1:]]  # excludes the target, which is held out
         shifts = {"no_change": np.zeros_like(control)}
-        if self.means:
-            shifts["train_mean"] = np.mean([self.shift(c) for c in siblings or self.means], axis=0)
+        if self.shifts:
+            shifts["train_mean"] = np.mean([self.shifts[c] for c in siblings or self.shifts], axis=0)
         if elsewhere:
-            measured = [self.shift(c) for c in elsewhere]
+            measured = [self.shifts[c] for c in elsewhere]
             shifts["other_contexts"] = np.mean(measured, axis=0)
             distances = [np.linalg.norm(self.controls[c.context] - control) for c in elsewhere]
             shifts["nearest_context"] = measured[int(np.argmin(distances))]
             shifts["similar_contexts"] = context_shift(control, [self.controls[c.context] for c in elsewhere], measured)
-        singles = {c.perturbation: self.shift(c) for c in siblings if len(c.parts) == 1 and c.dose == target.dose}
+        singles = {c.perturbation: self.shifts[c] for c in siblings if len(c.parts) == 1 and c.dose == target.dose}
         if len(target.parts) > 1 and set(target.parts) <= set(singles):
             shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)
         at = {gene: i for i, gene in enumerate(self.genes)}
         gene_targets = [c for c in siblings if set(c.parts) <= set(at)]
         if set(target.parts) <= set(at) and len(gene_targets) > 1:
             positions = [[at[gene] for gene in c.parts] for c in gene_targets]
-            means, wanted = [self.means[c] for c in gene_targets], [at[gene] for gene in target.parts]
-            shifts["linear"] = linear_shift(means, self.controls[target.context], positions, wanted)
-        doses = {c.dose: self.shift(c) for c in siblings if c.perturbation == target.perturbation and c.dose}
+            untreated, wanted = self.controls[target.context], [at[gene] for gene in target.parts]
+            shifts["linear"] = linear_shift(
+                [untreated + self.shifts[c] for c in gene_targets], untreated, positions, wanted
+            )
+        doses = {c.dose: self.shifts[c] for c in siblings if c.perturbation == target.perturbation and c.dose}
         if target.dose is not None and doses:
             shifts["dose_interpolation"] = dose_shift(target.dose, [*doses], [*doses.values()])
         return shifts

@@ -19,7 +19,7 @@ from scdiffgen.metrics.baselines import shift_counts
 from ._comparison import ALL, EMPTY, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from ._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
 from ._heterogeneity import RealResponse, ResponseHeterogeneity
-from ._input import FEWEST_CELLS
+from ._input import FEWEST_CELLS, Matrix
 from ._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from ._space import ExpressionSpace
 
@@ -33,9 +33,13 @@ COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predict
 
 
 class Predicted(NamedTuple):
-    """Predicted mean and, if available, cells as components and counts; ``shift`` is added to their log expression."""
+    """Predicted change and, if available, cells as components and counts; ``shift`` is added to their log expression.
 
-    mean: Vector
+    The disjoint change has the first half of the controls as reference, and no cells that start from the second half.
+    """
+
+    change: Vector
+    disjoint: Vector
     pcs: NDArray[np.float64]
     counts: sparse.csr_matrix | None = None
     shift: Vector | None = None
@@ -46,7 +50,8 @@ class Response(NamedTuple):
 
     real: Vector  # change of the reference against control
     predicted: Vector
-    against_perturbed: tuple[Vector, Vector]  # both against the mean of perturbed training cells; NaN if there are none
+    disjoint: tuple[Vector, Vector]  # real and predicted changes against disjoint halves of the control
+    against_perturbed: tuple[Vector, Vector]  # disjoint changes less the mean training change; NaN if there is none
     tests: GeneTests  # tests of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
     own: int  # row of this condition in `siblings`
@@ -62,7 +67,7 @@ def _of_responding(direction: Direction, score: Callable[[Vector, Vector, Called
 
 
 RESPONSE_METRICS: dict[str, Metric] = {
-    "pearson_delta": _metric("higher", 1.0, lambda r: scores.pearson_delta(r.real, r.predicted)),
+    "pearson_delta": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.disjoint)),
     "pearson_delta_perturbed": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.against_perturbed)),
     "weighted_mse": _metric("lower", 0.0, lambda r: scores.weighted_mse(r.real, r.predicted, r.tests.t)),
     "discrimination": _metric("higher", 1.0, lambda r: scores.discrimination_score(r.siblings, r.predicted, r.own)),
@@ -110,6 +115,10 @@ def perturbation_report(
     scanpy's Wilcoxon test of the reference against the controls, with tie correction, has an adjusted p-value below
     0.05.
 
+    Sequencing depth is no response, but changes these means. Cells that are more than 5 % deeper than the other arm, in
+    mean library size, are therefore thinned binomially to its depth: real, predicted (unless log-normalised) and
+    training cells.
+
     Baselines, where they apply:
 
     - ``"no_change"``: the control cells;
@@ -126,7 +135,9 @@ def perturbation_report(
     All baselines but the last start from control cells and their library sizes. Predictions should do so, too:
     predicting from the perturbed cells, or at their library sizes, scores reconstruction.
 
-    Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
+    Metrics: `pearson_delta`, also less the mean change of the training perturbations (``"pearson_delta_perturbed"``),
+    both with disjoint halves of the control cells as references of real and predicted changes, because a shared
+    reference correlates even random predictions (predicted cells with names of the second half are left out here);
     ``"weighted_mse"``, weighted by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other
     conditions of the context with a larger cosine; ``"de_overlap"`` of the 100 genes with the largest changes; over
     responding genes, ``"de_pr_auc"`` (average precision of their detection), ``"sign_agreement"`` and, for at least ten
@@ -139,7 +150,8 @@ def perturbation_report(
     real
         Held-out real perturbed counts.
     predictions
-        Predicted counts by name of the prediction, with the same ``obs`` columns as ``real``.
+        Predicted counts by name of the prediction, with the same ``obs`` columns as ``real``. Cells predicted from
+        cells of ``control`` must keep their names, as in `predict_perturbation`.
     train
         Training counts, on which space and baselines are fitted, with controls of each context with perturbed cells.
     control
@@ -172,6 +184,8 @@ def perturbation_report(
     ValueError
         If a condition of ``real`` is in ``train``, a context has no controls, a prediction has the name of a baseline,
         has labels that are in neither ``real`` nor ``train``, or has no condition of ``real``.
+    TypeError
+        If ``predictions`` is not a mapping.
 
     Warns
     -----
@@ -179,7 +193,8 @@ def perturbation_report(
     UserWarning
         If held-out cells of a condition cannot distinguish predictions: no gene responds significantly, or
         ``"real_half"`` is not closer than ``"no_change"`` by any computed distance (``"weighted_mse"``,
-        `energy_distance`, `wasserstein`).
+        `energy_distance`, `wasserstein`); or mean library sizes of both arms differ more than 1.3-fold, or those of a
+        prediction are as far below them.
 
     Examples
     --------
@@ -192,6 +207,11 @@ def perturbation_report(
     >>> report["prediction"].tolist()
     ['perfect', 'no_change', 'train_mean', 'additive', 'real_half']
     """
+    if not isinstance(predictions, Mapping):
+        raise TypeError(
+            f"`predictions` is of type {type(predictions).__name__}: pass a mapping from names to predicted cells, "
+            "such as `{'model': predicted}`."
+        )
     baselines = as_names(BASELINES if isinstance(baselines, str) and baselines == ALL else baselines)
     chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
@@ -202,45 +222,69 @@ def perturbation_report(
     settings = Settings(layer, n_pcs, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     space = settings.space(train, "train")
     held_out = HeldOut.fit(real, control, space, keys, settings)
-    training = TrainingResponses.fit(train, space, keys, held_out)
+    training = TrainingResponses.fit(train, space, keys, held_out, seed)
     logged = as_names(log_normalised)
     if unknown := sorted(set(logged) - set(predictions)):
         raise ValueError(f"`log_normalised` has {unknown}: choose from the predictions {[*predictions]}.")
     answers = {}
     for name, cells in predictions.items():
         shown, read = f"predictions[{name!r}]", Cells.of_log_normalised if name in logged else Cells.of
-        answers[name] = keys.conditions(cells, shown), read(space, cells, shown)
+        answers[name] = keys.conditions(cells, shown), read(space, cells, shown), cells.obs_names
         keys.check_predicted(answers[name][0], shown, {*held_out.references}, training.conditions)
+    depths: dict[str, float] = {}  # of predictions, relative to real cells
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
         for condition, reference in held_out.references.items():
-            controls = held_out.controls[condition.context]
-            shifts = training.baselines(condition, controls.mean)
-            predicted = {
-                name: _predicted(cells.take(conditions.get(condition, np.arange(0))))
-                for name, (conditions, cells) in answers.items()
-            }
+            measured, depth = held_out.controls[condition.context], min(held_out.depths[condition])
+            controls, shifts = measured.at(depth, space, settings), training.baselines(condition, measured.mean)
+            predicted = {}
+            for name, (conditions, whole, names) in answers.items():
+                rows = conditions.get(condition, np.arange(0))
+                own = whole.take(rows).thinned(space, depth, [seed, 2])
+                depths[f"{name} of {condition}"] = own.depth / depth if depth else 1.0
+                before = measured if name in logged else controls.at(own.depth, space, settings)
+                predicted[name] = _predicted(own, before, ~names[rows].isin(measured.second))
             predicted |= _baselines(shifts, controls, space, baselines, baselines_as_counts, seed)
             if "real_half" in baselines:
-                predicted["real_half"] = _predicted(held_out.others[condition])
+                predicted["real_half"] = _predicted(held_out.others[condition], controls)
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
             sides = reference.counts, controls.cells.counts
             responses = RealResponse(*sides, tests.significant, seed)
-            perturbed = controls.mean + shifts.get("train_mean", np.nan)
-            real_mean, siblings = held_out.means[condition], held_out.responses(condition)
+            change, siblings = held_out.changes[condition], held_out.responses(condition)
+            disjoint, trained = held_out.means[condition] - controls.halves[1], shifts.get("train_mean", np.nan)
             for name, cells in predicted.items():
                 n_cells = len(reference.pcs), len(cells.pcs)
                 key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
-                changes = real_mean - controls.mean, cells.mean - controls.mean
-                against = real_mean - perturbed, cells.mean - perturbed
+                both = disjoint, cells.disjoint
+                against = disjoint - trained, cells.disjoint - trained
                 heterogeneity = cache(partial(responses.compare, cells.counts, cells.shift))
-                response = Response(*changes, against, tests, *siblings, heterogeneity)
+                response = Response(change, cells.change, both, against, tests, *siblings, heterogeneity)
                 yield key, settings.pair(reference, Cells(cells.pcs), min(n_cells), (seed, seed), response)
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
     report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
+    arms = {str(c): treated / untreated for c, (treated, untreated) in held_out.depths.items() if untreated}
+    _warn_of_depths(arms, depths)
     _warn_of_undecided(report)
     return report
+
+
+def _warn_of_depths(arms: Mapping[str, float], predictions: Mapping[str, float], fold: float = 1.3) -> None:
+    """Warn if mean library sizes of treated and control cells differ, or predictions are below both."""
+    unequal = [f"{name} ({ratio:.2g}-fold)" for name, ratio in arms.items() if not 1 / fold <= ratio <= fold]
+    if unequal:
+        warn_user(
+            f"Mean library sizes of treated and control cells differ more than {fold}-fold in "
+            f"{counted(len(unequal), 'condition')}: {listed(unequal)}. Deeper cells are thinned binomially before "
+            "scoring, because sequencing depth is no response."
+        )
+    shallow = [f"{name} ({ratio:.2g}-fold)" for name, ratio in predictions.items() if ratio < 1 / fold]
+    if shallow:
+        warn_user(
+            f"Mean library sizes of {counted(len(shallow), 'prediction')} are more than {fold}-fold below those of "
+            f"real cells: {listed(shallow)}. Distances include this difference: predict at the library sizes of "
+            "controls."
+        )
 
 
 def _warn_of_undecided(report: pd.DataFrame) -> None:
@@ -261,29 +305,35 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
         )
 
 
-def _predicted(cells: Cells) -> Predicted:
+def _predicted(cells: Cells, controls: Controls, apart: NDArray[np.bool_] | None = None) -> Predicted:
+    """Compute changes of predicted cells; ``apart`` marks those that do not start from the second half."""
     counts = None if cells.counts is EMPTY else cells.counts  # log-normalised predictions have none
-    return Predicted(mean_expression(cells.expression), cells.pcs, counts)
+    return Predicted(*_changes(cells.expression, controls, apart), cells.pcs, counts)
+
+
+def _changes(expression: Matrix, controls: Controls, apart: NDArray[np.bool_] | None) -> tuple[Vector, Vector]:
+    disjoint = mean_expression(expression if apart is None else expression[np.flatnonzero(apart)])
+    return mean_expression(expression) - controls.mean, disjoint - controls.halves[0]
 
 
 def _baselines(
     shifts: dict[str, Vector], controls: Controls, space: ExpressionSpace, wanted: list[str], as_counts: bool, seed: int
 ) -> dict[str, Predicted]:
     """Apply changes to control cells, and add latent arithmetic with the change in other contexts or of the parts."""
-    predicted = {}
+    predicted, start, apart = {}, controls.start, controls.start_in_first
     for name in (name for name in BASELINES if name in shifts and name in wanted):
+        shift = shifts[name]
         if as_counts:
-            counts = shift_counts(controls.start.counts, shifts[name], seed=seed)
-            predicted[name] = _predicted(Cells.of(space, counts, name))
+            counts = shift_counts(start.counts, shift, seed=seed)
+            predicted[name] = _predicted(Cells.of(space, counts, name), controls, apart)
         else:
-            shift, start = shifts[name], controls.start
             pcs = start.pcs + shift @ space.components.T
-            predicted[name] = Predicted(controls.mean + shift, pcs, start.counts, shift)
+            predicted[name] = Predicted(shift, shift, pcs, start.counts, shift)
     change = shifts.get("other_contexts", shifts.get("additive"))
     if change is not None and "latent_pca" in wanted:
         difference = change @ space.components.T  # components are linear, so differences of means are preserved
-        cells = space.reconstruct(controls.start.pcs + difference)
-        predicted["latent_pca"] = Predicted(mean_expression(cells), space.project(cells))
+        cells = space.reconstruct(start.pcs + difference)
+        predicted["latent_pca"] = Predicted(*_changes(cells, controls, apart), space.project(cells))
     return predicted
 
 

@@ -27,7 +27,8 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
     Parameters
     ----------
     real, predicted
-        Mean expression minus the mean of the same control cells, ``(genes,)``.
+        Mean expression minus the mean of control cells, ``(genes,)``. Subtract means of disjoint halves of the control
+        cells: if both changes share a mean, its noise correlates them.
 
     Returns
     -------
