@@ -212,6 +212,8 @@ def test_predictions_start_from_training_controls_of_the_context(folder: Path) -
     assert len(chosen.index.unique()) == 10
     assert set(chosen["condition"]) == {"ctrl"}
     assert set(chosen["cell_type"]) == {"B"}
+    for cells in transferred_predictions(fold, 0).values():
+        assert sorted(cells.obs_names) == sorted(fold.control.obs_names), "by which the report knows the start"
 
 
 def test_seen_cells_are_those_of_other_guides(folder: Path) -> None:

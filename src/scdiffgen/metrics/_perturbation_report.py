@@ -155,7 +155,8 @@ def perturbation_report(
     train
         Training counts, on which space and baselines are fitted, with controls of each context with perturbed cells.
     control
-        Real control counts of the contexts of ``real``; treated cells among them are ignored.
+        Real control counts of the contexts of ``real``; treated cells among them are ignored. If they are also training
+        cells, responses that were learned in the same context share their noise with the real change.
     perturbation_key, context_key, dose_key
         Columns of ``obs`` with the perturbation, and optionally the context and the dose.
     control_label
