@@ -46,8 +46,8 @@ class JointResponse(NamedTuple):
 
     @property
     def log_ratio(self) -> np.ndarray:
-        """Log ratios of library sizes after to before ``(modalities,)``; 0 where unknown."""
-        return np.array([0.0 if part is None else part.log_ratio for part in self.parts])
+        """Log ratios of library sizes, treated to untreated ``(modalities,)``; 0 where unknown."""
+        return np.array([0.0 if part is None else part.prediction.log_ratio for part in self.parts])
 
     def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
         """Predict counts ``(cells, genes)`` after the response, modality by modality."""

@@ -12,6 +12,7 @@ from scdiffgen._log_normalise import TARGET_SUM, library_sizes
 KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # fractions of molecules kept
 GAINED = np.geomspace(1e-6, 0.2, 16)  # shares added
 STEPS = np.concatenate([KEPT - 1, [0.0], GAINED])
+UNEQUAL_DEPTH = 1.3  # ratio of library sizes beyond which depths differ
 N_TERMS = 6  # number of terms of count distributions; the tail is evaluated at its mean
 
 
@@ -36,15 +37,11 @@ def depth_effect(counts: sparse.csr_matrix, log_kept: float) -> np.ndarray:
     return _mean(cells, row, change) if log_kept < 0 else np.zeros(cells.shape[1])
 
 
-def shares_after(
-    curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float | None = None
-) -> np.ndarray:
-    """Find the shares ``(genes,)`` after a change of mean log expression; scaled to a given ratio of library sizes."""
-    after = shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else share
-    if log_ratio is None:
-        return after
-    factor = np.exp(log_ratio)
-    return after * (factor * share.sum() / max(after.sum(), np.finfo(float).tiny)) if change.any() else share * factor
+def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
+    """Find the shares ``(genes,)`` after a change of mean log expression; a large library ratio multiplies them."""
+    # A smaller ratio is left out: adding or removing molecules of all genes blurs cells more than it corrects them.
+    factor = np.exp(log_ratio) if abs(log_ratio) > np.log(UNEQUAL_DEPTH) else 1.0
+    return factor * shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else factor * share
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -69,7 +66,7 @@ def apply_response(
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
     elif (factor := _typical_ratio(before, after.reshape(-1, len(before)).mean(0))) > 1:
-        cells, before = _deepened(cells, before, factor, rng), before * factor
+        cells, before = _deepened(cells, factor, rng), before * factor
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
     gained = (after - before).clip(min=0)
     library = np.asarray(cells.sum(1)).ravel()
@@ -98,13 +95,11 @@ def _typical_ratio(before: np.ndarray, after: np.ndarray) -> float:
     return float(ratios[order][middle])
 
 
-def _deepened(
-    cells: sparse.csr_matrix, share: np.ndarray, factor: float, rng: np.random.Generator
-) -> sparse.csr_matrix:
-    """Add molecules until cells have ``factor`` times as many: half from their own counts, half from mean shares."""
-    own = cells.toarray()
-    expected = (own + own.sum(1, keepdims=True) * share / share.sum()) / 2
-    return sparse.csr_matrix(own + rng.poisson((factor - 1) * expected))
+def _deepened(cells: sparse.csr_matrix, factor: float, rng: np.random.Generator) -> sparse.csr_matrix:
+    """Add molecules in proportion to the counts of cells until they have ``factor`` times as many."""
+    deeper = cells.copy()
+    deeper.data = cells.data + rng.poisson((factor - 1) * cells.data)
+    return deeper
 
 
 def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class CellStates(NamedTuple):
     expression: np.ndarray  # (genes,): log expression after the response, at the mean state
     slopes: np.ndarray  # (states, genes)
     curves: np.ndarray  # (steps, genes): mean log expression after each step
-    scale: float  # factor of the shares that gives the ratio of library sizes
+    factor: float  # factor of the shares, for another sequencing depth
 
 
 class Response(NamedTuple):
@@ -65,15 +65,10 @@ class Response(NamedTuple):
         """Compute shares after the response, by cell ``(cells, genes)`` or for all cells ``(genes,)``."""
         if self.states is None:
             return self.after
-        loadings, mean, expression, slopes, curves, scale = self.states
+        loadings, mean, expression, slopes, curves, factor = self.states
         wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
         steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
-        return shares_at(self.before, np.column_stack(steps)) * scale
-
-    @property
-    def log_ratio(self) -> float:
-        """Log ratio of library sizes after to before."""
-        return float(np.log(self.after.sum() / self.before.sum()))
+        return shares_at(self.before, np.column_stack(steps)) * factor
 
 
 @dataclass(frozen=True)
@@ -136,8 +131,7 @@ class ResponsePredictor:
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         rising = np.maximum.accumulate(curves)
         arrays = (array.astype(np.float32) for array in (own.state, wanted, slopes, rising))  # responses are cached
-        implied = shares_after(curves, share, scale * requested.change)
-        factor = float(after.sum() / implied.sum())
+        factor = float(after.sum() / shares_after(curves, share, scale * requested.change, 0.0).sum())
         return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *arrays, factor))
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
