@@ -28,7 +28,7 @@ def test_a_dose_without_its_drug_is_named_at_registration() -> None:
     ],
 )
 def test_every_method_that_takes_conditions_checks_them(asked: dict[str, Any], message: str) -> None:
-    model = fitted("set, effects")
+    model = fitted("set")
     for ask in (
         lambda: model.generate(asked, n_cells=1),
         lambda: model.predict_perturbation(model.adata, asked, indices=[0]),
@@ -43,9 +43,8 @@ def test_every_method_that_takes_conditions_checks_them(asked: dict[str, Any], m
         ({"conditioning": "film"}, r"`conditioning` is 'film': pass one of \['adaln', 'cross_attention', 'concat'\]"),
         ({"level_embedding": "linear"}, "`level_embedding` is 'linear': pass one of"),
         ({"number_embedding": "linear"}, "`number_embedding` is 'linear'"),
-        ({"intervention": "none"}, "`intervention` is 'none'"),
     ],
 )
 def test_unknown_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TokenDiffusion(fitted("set, effects").adata, **SMALL, network=NetworkOptions(**options))
+        TokenDiffusion(fitted("set").adata, **SMALL, network=NetworkOptions(**options))

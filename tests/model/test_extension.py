@@ -58,7 +58,7 @@ def test_similar_descriptions_give_similar_conditions_with_the_real_encoder(monk
     assert np.linalg.norm(seen - close) < np.linalg.norm(seen - far)
 
 
-@pytest.mark.parametrize("name", ["features", "features, effects", "concat", "cross_attention, embedded"])
+@pytest.mark.parametrize("name", ["features", "concat", "cross_attention"])
 def test_perturbations_are_added_by_their_vectors(name: str, tmp_path: Path) -> None:
     model = fit(name)
     other = TokenDiffusion(model.adata, **SMALL, network=NetworkOptions(**ROWS[name][1]))
@@ -84,7 +84,7 @@ def test_perturbations_are_added_by_their_vectors(name: str, tmp_path: Path) -> 
 
 
 def test_what_was_added_stays_when_the_cells_are_registered_for_another_model() -> None:
-    model = fit("features, effects")
+    model = fit("features")
     model.add_perturbation_features({"NEW": VECTORS["Z"]})
     made = generated(model, {"guide": "NEW", "dose": 1.0})
     TokenDiffusion.setup_anndata(model.adata, labels_key="cell_type")
@@ -93,16 +93,12 @@ def test_what_was_added_stays_when_the_cells_are_registered_for_another_model() 
 
 
 def test_a_model_that_was_extended_trains_on() -> None:
-    model = fit("features, effects")
+    model = fit("features")
     model.add_perturbation_features({"NEW": VECTORS["Z"]})
     model.train(max_epochs=1, batch_size=32, **QUIET)
-    half = model.module.denoiser.effect_of("guide").half_dose.detach()
-    names = model.registry["field_registries"]["perturbation"]["state_registry"]["names"].tolist()
-    seen = [names.index(name) for name in "ABC"]
-    assert half[[names.index("Z"), names.index("NEW")]].tolist() == [half[seen].median()] * 2
     assert generated(model, {"guide": "NEW", "dose": 1.0}).any()
 
 
 def test_without_registered_vectors_nothing_can_be_added() -> None:
     with pytest.raises(ValueError, match="pass `perturbation_key` and `perturbation_features_key` to `setup_anndata`"):
-        fitted("set, effects").add_perturbation_features({"NEW": [1.0]})
+        fitted("set").add_perturbation_features({"NEW": [1.0]})

@@ -70,7 +70,7 @@ def test_the_card_says_what_the_model_is_and_how_to_ask_it(model: TokenDiffusion
 
 
 def test_the_card_knows_every_kind_of_condition(tmp_path: Path) -> None:
-    hub = fitted("set, effects").save_for_hub(tmp_path / "set", title="Drugs", license_info="mit")
+    hub = fitted("set").save_for_hub(tmp_path / "set", title="Drugs", license_info="mit")
     assert "- `guide`: combinations of 'A', 'B', 'C' with doses (uM)" in hub.model_card.text
     assert "generate({}, n_cells=100)" in hub.model_card.text
     assert "levels 'organ', 'tissue'" in card_text(fitted("hierarchical"), "", "")

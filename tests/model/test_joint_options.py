@@ -10,7 +10,7 @@ from mudata import MuData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL
 
-from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 ASKED = {"sort_of_cell": "b", "guide": "A+B", "dose": "1.0+2.0", "age": 40.0}
 
@@ -23,11 +23,10 @@ FORMS: dict[str, dict[str, Any]] = {
     "positions, sinusoidal": {"positions": "sinusoidal"},
     "positions, none": {"positions": "none"},
     **{
-        f"numbers, {kind}": {"number_embedding": kind, "level_embedding": kind, "intervention": "embedding"}
+        f"numbers, {kind}": {"number_embedding": kind, "level_embedding": kind}
         for kind in ("fourier", "direct", "learned", "rotary", "hybrid")
     },
-    "readout, penalised": {"readout": ReadoutOptions(orthogonality=0.01)},
-    "embedded interventions": {"intervention": "embedding"},
+    "readout, penalised": {"orthogonality": 0.01},
     "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},
 }
 
@@ -45,7 +44,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     **{name: {"network": NetworkOptions(**form)} for name, form in FORMS.items()},
     **{
         f"rotated, {kind}": {
-            "network": NetworkOptions(**form, attention_numbers="rotated", intervention="embedding"),
+            "network": NetworkOptions(**form, attention_numbers="rotated"),
             "token_dim": 24,
         }
         for kind, form in {

@@ -9,7 +9,7 @@ from anndata import AnnData
 from mudata import MuData
 from scipy import sparse
 
-from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 def cells(n_cells: int) -> AnnData:
@@ -37,13 +37,11 @@ def test_a_named_preset_is_taken_and_a_registry_has_the_number_of_cells() -> Non
     assert TokenDiffusion(registry=model.registry).module.size.n_tokens == 16
 
 
-def test_effects_and_several_modalities_stay_small() -> None:
-    adata = AnnData(sparse.csr_matrix(np.ones((25_000, 3), dtype=np.float32)))
+def test_several_modalities_stay_small_and_perturbations_do_not() -> None:
+    adata = cells(25_000)
     adata.obs["drug"] = np.where(np.arange(25_000) % 2, "control", "a")
     TokenDiffusion.setup_anndata(adata, perturbation_key="drug")
-    assert TokenDiffusion(adata).module.size.n_tokens == 8
-    as_labels = TokenDiffusion(adata, network=NetworkOptions(intervention="embedding"))
-    assert as_labels.module.size.n_tokens == 16
+    assert TokenDiffusion(adata).module.size.n_tokens == 16
     mdata = MuData({"rna": cells(25_000), "protein": cells(25_000)})
     TokenDiffusion.setup_mudata(mdata)
     assert TokenDiffusion(mdata).module.size.n_tokens == 8
@@ -52,7 +50,7 @@ def test_effects_and_several_modalities_stay_small() -> None:
 def readout_of(cells: AnnData | MuData, **arguments: Any) -> tuple[int, float | None]:
     """Units of the read-out, and the weight of its penalty of orthogonality."""
     size = TokenDiffusion(cells, **arguments).module.size
-    return size.readout_units, size.options.readout.orthogonality
+    return size.readout_units, size.options.orthogonality
 
 
 def test_units_and_penalty_of_the_readout_are_there_where_they_were_measured() -> None:
@@ -60,14 +58,14 @@ def test_units_and_penalty_of_the_readout_are_there_where_they_were_measured() -
     assert readout_of(labelled) == (8, 0.3)
     assert readout_of(labelled, process="gaussian") == (0, None)
     assert readout_of(labelled, network=NetworkOptions(readout_units=3)) == (3, 0.3)
-    without = NetworkOptions(readout=ReadoutOptions(orthogonality=0.0))
+    without = NetworkOptions(orthogonality=0.0)
     assert readout_of(labelled, network=without) == (8, 0.0)
     mdata = MuData({"rna": cells(300), "protein": cells(300)})
     TokenDiffusion.setup_mudata(mdata)
     assert readout_of(mdata) == (0, None)
     labelled.obs["drug"] = np.where(np.arange(300) % 2, "control", "a")
     TokenDiffusion.setup_anndata(labelled, perturbation_key="drug")
-    assert readout_of(labelled) == (0, None)
+    assert readout_of(labelled) == (8, 0.3)
 
 
 def test_a_readout_with_units_is_trained_for_fewer_steps() -> None:

@@ -38,7 +38,7 @@ def test_a_summary_comes_back_from_plain_data(small: TokenDiffusion) -> None:
     assert training_summary(small) is summary  # until there are other training cells
 
 
-@pytest.mark.parametrize("name", ["set, effects", "hierarchical", "direct"])
+@pytest.mark.parametrize("name", ["set", "hierarchical", "direct"])
 def test_the_summary_of_a_training_is_sound(name: str) -> None:
     model = fitted(name)
     check_summary(training_summary(model), model.module.specs, 0)
@@ -56,7 +56,7 @@ def test_the_summary_of_a_training_is_sound(name: str) -> None:
     ],
 )
 def test_pseudobulks_that_no_cells_have_are_refused(part: str, value: float | np.ndarray) -> None:
-    model = fitted("set, effects")
+    model = fitted("set")
     summary = training_summary(model)
     assert summary.pseudobulks is not None
     wrong = value if isinstance(value, np.ndarray) else np.full_like(getattr(summary.pseudobulks, part), value)

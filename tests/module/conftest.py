@@ -15,7 +15,7 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import ThinningModule
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.nn._options import ConditioningKind, InterventionKind
+from scdiffgen.nn._options import ConditioningKind
 
 
 @pytest.fixture
@@ -40,11 +40,10 @@ def make_module() -> Callable[..., ThinningModule]:
         *,
         fresh: bool = False,
         conditioning: ConditioningKind = "adaln",
-        intervention: InterventionKind = "effect",
         **arguments: Any,
     ) -> ThinningModule:
         torch.manual_seed(0)
-        options = NetworkOptions(conditioning=conditioning, intervention=intervention)
+        options = NetworkOptions(conditioning=conditioning)
         module = ThinningModule(n_genes, specs, replace(SIZE, readout_units=3, options=options), **arguments)
         for weight in module.parameters():
             if not fresh:

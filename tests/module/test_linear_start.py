@@ -12,7 +12,7 @@ import torch
 from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
-from parts import chosen, unconditional
+from parts import category, chosen, unconditional
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.decomposition._factor_analysis import _ortho_rotation
@@ -223,13 +223,25 @@ def test_cells_count_by_their_shallowest_modality(depths: tuple[int, int], count
 # Whose components.
 
 
-def test_a_network_beside_effects_starts_at_random(make_module: Make) -> None:
-    module = make_module(N_GENES, SPECS, fresh=True)
-    before = weights_of(module)
-    nothing = Conditions({"drug": chosen([[]] * 200, [[]] * 200)}, 200)
-    module.start_linearly([(csr(counts_of(shares_along_two_axes(200))), nothing)])
-    assert changed(before, weights_of(module)) == set()
-    assert not len(module.linear_weights()) and module.regularisation(100) == (0.01, 1.0)
+def test_a_model_with_perturbations_starts_and_is_calibrated_like_any_other(make_module: Make) -> None:
+    deep = counts_of(shares_along_two_axes(200))
+    deep[:10] = deep[:10, ::-1]  # cells of a rare label
+    label, drug = category([0] * 10 + [1] * 190), chosen([[0], []] * 100, [[1.0], []] * 100)
+    counts, modules = csr(deep), []
+    for names in (["cell_type"], ["cell_type", "drug"]):
+        module = make_module(N_GENES, tuple(spec for spec in SPECS if spec.name in names), fresh=True)
+        given = Conditions({"cell_type": label, "drug": drug}, 200).only(names)
+        module.initialise([(counts, given)])
+        module.start_linearly([(counts, given)])
+        modules.append(module)
+    plain, treated = (each.denoiser for each in modules)
+    assert torch.equal(treated.network.trunk.encoder.weight, plain.network.trunk.encoder.weight)
+    assert torch.equal(treated.label_offsets.table, plain.label_offsets.table) and treated.label_offsets.is_used
+    assert treated.limit.which == plain.limit.which == (True,)
+    assert modules[1].regularisation(100) == modules[0].regularisation(100) and len(modules[1].linear_weights()) == 2
+    before = treated.network.readout.bias.detach().clone()
+    modules[1].calibrate([(counts, given)], 200, n_rounds=1, n_drawn=200)
+    assert (treated.network.readout.bias != before).any()
 
 
 def start_of(model: TokenDiffusion, **arguments: Any) -> dict[str, Tensor]:

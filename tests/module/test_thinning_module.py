@@ -9,7 +9,7 @@ import pytest
 import torch
 from csr import csr
 from networks import seeded
-from parts import category, chosen, unconditional
+from parts import category, unconditional
 from scipy import stats
 from torch import Tensor
 
@@ -103,28 +103,6 @@ def test_training_drops_conditions(make_module: Make) -> None:
     assert not torch.isclose(losses[0], losses[2])
 
 
-def test_effects_do_not_learn_from_cells_whose_context_is_dropped(
-    make_module: Make, conditions: Conditions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def drop_types(given: Conditions, *_: object, **__: object) -> Conditions:
-        cell_type = given["cell_type"]
-        return given.replace({"cell_type": cell_type._replace(given=torch.zeros_like(cell_type.given))})
-
-    module, counts = make_module(), csr(np.random.default_rng(0).poisson(5, (4, 12)))
-
-    def effects_learn(given: Conditions) -> bool:
-        module.zero_grad()
-        module.loss(counts, given).loss.backward()
-        return any(w.grad is not None and bool(w.grad.any()) for w in module.denoiser.effects.parameters())
-
-    monkeypatch.setattr(Conditions, "drop", lambda given, *_, **__: given)
-    assert effects_learn(conditions)
-    unlabelled = drop_types(conditions)
-    assert effects_learn(unlabelled)  # cells without labels train them: nothing is known of their types anyway
-    monkeypatch.setattr(Conditions, "drop", drop_types)
-    assert not effects_learn(conditions)
-
-
 def log_prob(predictor: MoleculePredictor) -> Tensor:
     state = torch.tensor(np.random.default_rng(1).poisson(1.0, (4, 12))).float()
     return predictor(state, state.sum(1) + 40).log_prob(state)
@@ -132,7 +110,7 @@ def log_prob(predictor: MoleculePredictor) -> Tensor:
 
 @torch.no_grad()
 def test_guidance_is_a_straight_line_in_log_space(make_module: Make, conditions: Conditions) -> None:
-    module = make_module(intervention="embedding")
+    module = make_module()
     without, given, guided = (
         log_prob(module.predictor(*each)) for each in ((unconditional(4), 4), (conditions, 4), (conditions, 4, 2.5))
     )
@@ -144,32 +122,11 @@ def test_guidance_is_a_straight_line_in_log_space(make_module: Make, conditions:
 def test_a_condition_has_a_scale_of_its_own_and_the_others_hold_on_both_sides(
     make_module: Make, conditions: Conditions
 ) -> None:
-    module = make_module(intervention="embedding")
+    module = make_module()
     rest = conditions.without(["age"])
     without, given = (log_prob(module.predictor(each, 4)) for each in (rest, conditions))
     guided = log_prob(module.predictor(conditions, 4, {"age": 3.0}))
     torch.testing.assert_close(guided, (without + 3 * (given - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
-
-
-@torch.no_grad()
-def test_an_effect_is_scaled_against_the_control(make_module: Make, conditions: Conditions) -> None:
-    module = make_module(intervention="effect")
-    control = conditions.replace({"drug": chosen([[]] * 4)})
-    off = log_prob(module.predictor(conditions, 4, {"drug": 0.0}))
-    torch.testing.assert_close(off, log_prob(module.predictor(control, 4)))
-    stronger = log_prob(module.predictor(conditions, 4, {"drug": 2.0}))
-    plain = log_prob(module.predictor(conditions, 4))
-    assert (stronger - plain)[[0, 2, 3]].abs().amax(dim=1).min() > 1e-3
-    torch.testing.assert_close(stronger[1], plain[1])
-
-
-@torch.no_grad()
-def test_one_scale_for_all_scales_context_and_effect(make_module: Make, conditions: Conditions) -> None:
-    module = make_module(intervention="effect")
-    guided = log_prob(module.predictor(conditions, 4, 1.5))
-    drug = conditions.only(["drug"])
-    bound = [log_prob(module.predictor(given, 4, {"drug": 1.5})) for given in (drug, conditions)]
-    torch.testing.assert_close(guided, (bound[0] + 1.5 * (bound[1] - bound[0])).log_softmax(1), rtol=1e-4, atol=1e-4)
 
 
 def test_the_averaged_network_generates_and_judges(make_module: Make, conditions: Conditions) -> None:

@@ -39,7 +39,6 @@ FORMS: dict[str, dict[str, Any]] = {
     **{f"conditioning {kind}": {"conditioning": kind} for kind in get_args(ConditioningKind)},
     **{f"positions {kind}": {"positions": kind} for kind in ("sinusoidal", "none")},
     "embedded expression": {"expression_embedding": "direct"},
-    "embedded interventions": {"intervention": "embedding"},
 }
 
 

@@ -167,17 +167,21 @@ def test_the_empty_set_is_finite_trainable_and_not_the_null_vector(pooling):
 @pytest.mark.parametrize("pooling", WAYS_TO_POOL)
 def test_doses_matter_and_stay_with_their_part(pooling):
     embed = make_drugs(pooling)
-    swapped = parts([(1, 0.5), (4, 2.0)], [(1, 2.0), (4, 0.5)], [(1, 0.5), (4, 0.0)])
-    one, two, zero = embed({"drugs": swapped}, 3)
+    swapped = parts([(1, 0.5), (4, 2.0)], [(1, 2.0), (4, 0.5)])
+    one, two = embed({"drugs": swapped}, 2)
     assert (one - two).abs().max() > 1e-3
-    assert (one - zero).abs().max() > 1e-3
 
 
-def test_no_dose_is_not_dose_zero():
-    embed = make([DRUGS])
-    none, zero = embed({"drugs": parts([(1, torch.nan)], [(1, 0.0)])}, 2)
-    assert none.isfinite().all()
-    assert (none - zero).abs().max() > 1e-3
+@pytest.mark.parametrize("pooling", WAYS_TO_POOL)
+def test_dose_0_is_a_control_and_no_dose_is_not(pooling):
+    embed = make_drugs(pooling)
+    given = {"drugs": parts([], [(1, 0.0)], [(4, 0.0), (1, 0.0)], [(1, torch.nan)])}
+    control, *zeros, none = embed(given, 4)
+    assert all(torch.equal(zero, control) for zero in zeros)
+    assert none.isfinite().all() and (none - control).abs().max() > 1e-3
+    beside, alone = {"drugs": parts([(1, 0.0), (4, 2.0)])}, {"drugs": parts([(4, 2.0)])}
+    torch.testing.assert_close(embed(beside, 1), embed(alone, 1))
+    assert torch.equal(embed.numbers(beside, 1), embed.numbers(alone, 1))
 
 
 def test_without_doses_the_values_are_not_looked_at():

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scdiffgen.nn import NetworkOptions, NetworkSize, ReadoutOptions
+from scdiffgen.nn import NetworkOptions, NetworkSize
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from scdiffgen.nn import NetworkOptions, NetworkSize, ReadoutOptions
     [
         *(
             ({name: "nonsense"}, f"`{name}` is 'nonsense': pass one of")
-            for name in ("conditioning", "positions", "attention_numbers", "intervention")
+            for name in ("conditioning", "positions", "attention_numbers")
         ),
         *(
             ({name: "nonsense"}, f"`{name}` is 'nonsense': pass one of")
@@ -29,7 +29,7 @@ def test_choices_that_are_none_are_named(options: dict[str, Any], message: str) 
 
 def test_a_negative_penalty_is_named() -> None:
     with pytest.raises(ValueError, match="`orthogonality` is -1"):
-        ReadoutOptions(orthogonality=-1)
+        NetworkOptions(orthogonality=-1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from networks import normal
 from scipy.special import log_softmax, logsumexp
 
-from scdiffgen.nn import AdditiveReadout, NetworkOptions, NetworkSize, ReadoutOptions
+from scdiffgen.nn import AdditiveReadout, NetworkOptions, NetworkSize
 from scdiffgen.nn._readouts import Urn
 
 CELLS, GENES, TOKENS, DIM, READOUT, UNITS, CONDITIONING = 5, 9, 4, 6, 3, 7, 8
@@ -17,7 +17,7 @@ SIZE = NetworkSize(n_tokens=TOKENS, token_dim=DIM, readout_dim=READOUT, readout_
 
 def make(**options: float) -> AdditiveReadout:
     torch.manual_seed(0)
-    readout = AdditiveReadout(GENES, replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(**options))))
+    readout = AdditiveReadout(GENES, replace(SIZE, options=NetworkOptions(**options)))
     for weights in (readout.gene_weights, readout.unit_weights, readout.unit_biases, readout.bias):
         torch.nn.init.normal_(weights)
     return readout
@@ -42,15 +42,6 @@ def test_units_make_a_contribution_a_curved_function_of_its_token() -> None:
     torch.testing.assert_close(readout(tokens), linear(tokens) + added, rtol=1e-4, atol=1e-4)
     double = linear(2 * tokens) - linear(tokens)
     torch.testing.assert_close(double, linear(tokens) - linear.bias, rtol=1e-4, atol=1e-4)
-
-
-def test_weights_without_units_are_read_as_what_they_were() -> None:
-    readout, tokens = make(), normal(CELLS, TOKENS, DIM, seed=1)
-    linear = AdditiveReadout(GENES, replace(SIZE, readout_units=0))
-    earlier = {name: weight for name, weight in linear.state_dict().items() if not name.startswith("unit")}
-    readout.requires_grad_(False).load_state_dict(earlier)
-    torch.testing.assert_close(readout(tokens), linear(tokens).detach())
-    assert not any(weight.requires_grad for weight in readout.parameters())  # as those of averaged weights
 
 
 def test_the_bias_starts_from_the_average_cell() -> None:

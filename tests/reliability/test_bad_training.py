@@ -56,7 +56,6 @@ MAKING = [
     Bad("all units dropped", network(dropout=1.0), "`dropout`", "1.0", "[0, 1)"),
     Bad("a share as text", make(condition_dropout="10 %"), "`condition_dropout`", "'10 %'", "[0, 1)"),
     Bad("a share that is NaN", make(condition_dropout=np.nan), "`condition_dropout`", "nan", "[0, 1)"),
-    Bad("a read-out by name", network(readout="sum"), "`readout`", "'sum'", "ReadoutOptions", TypeError),
     Bad("an unknown conditioning", network(conditioning="film"), "`conditioning`", "'film'", "'adaln'"),
     Bad("an unknown process", make(process="langevin"), "`process`", "'langevin'", "'thinning'"),
     Bad("half a head", network(n_heads=1.5), "`n_heads`", "1.5", WHOLE),

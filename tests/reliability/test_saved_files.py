@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 from small_cells import SMALL, simulated_cells
 
 from scdiffgen.io import _plain_data, read_plainly
-from scdiffgen.model import GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.model._persisting import OPTIONS as KINDS
 
 SAVED_BY = {"pickle_module": _plain_data}
@@ -142,46 +142,12 @@ def test_whatever_is_registered_is_saved_as_plain_data(name: str, cells: Any, tm
     cells.obs["sex"], cells.obs["yes"] = np.resize([*"fm"], 60), np.resize([True, False], 60)
     cells.obs["year"] = np.resize([2020, 2021], 60)
     TokenDiffusion.setup_anndata(cells, **OPTIONS[name])
-    model = TokenDiffusion(cells, **SMALL, network=NetworkOptions(readout=ReadoutOptions(orthogonality=0.5)))
+    model = TokenDiffusion(cells, **SMALL, network=NetworkOptions(orthogonality=0.5))
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert weights_of(loaded) == weights_of(model)
-    assert loaded.init_params_["non_kwargs"]["network"].readout == ReadoutOptions(orthogonality=0.5)
+    assert loaded.init_params_["non_kwargs"]["network"] == NetworkOptions(orthogonality=0.5)
     np.testing.assert_equal(_plain(loaded.registry), _plain(model.registry))
-
-
-class Earlier:
-    """Options as a version wrote them that had more of them."""
-
-    def __init__(self, kind: type, values: dict[str, Any]) -> None:
-        self.kind, self.values = kind, values
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[type, dict[str, Any]]]:
-        return _plain_data.as_options, (self.kind, self.values)
-
-
-def read_options(folder: Path, kind: type, values: dict[str, Any]) -> Any:
-    torch.save(Earlier(kind, values), folder / "model.pt", **SAVED_BY)
-    return read_plainly(folder / "model.pt", KINDS)
-
-
-@pytest.mark.parametrize(
-    ("now", "gone"),
-    [
-        (GaussianOptions(schedule="linear"), {"counterfactual": "noise", "loss_space": "x0", "weighting": "uniform"}),
-        (LatentOptions(latent_dim=3), {"likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1}),
-        (ReadoutOptions(orthogonality=0.5), {"pooling": "sum", "nonnegative": False, "sparsity": 0.0}),
-        (ReadoutOptions(orthogonality=None), {"kind": "additive"}),
-        (NetworkOptions(n_heads=1), {"set_pooling": "attention", "encoder": "mlp", "attention": "within"}),
-    ],
-)
-def test_options_that_are_gone_are_read_at_their_default_and_refused_otherwise(
-    now: Any, gone: dict[str, Any], tmp_path: Path
-) -> None:
-    assert read_options(tmp_path, type(now), vars(now) | gone) == now
-    for name in gone:
-        with pytest.raises(ValueError, match=rf"`{type(now).__name__}\({name}='other'\)`.* without it\.$"):
-            read_options(tmp_path, type(now), vars(now) | gone | {name: "other"})
 
 
 def _plain(value: Any) -> Any:

@@ -50,8 +50,7 @@ def losses(
             {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")}, False, id="rotated"
         ),
         pytest.param({"process": "gaussian"}, False, id="gaussian"),
-        pytest.param({"network": NetworkOptions(intervention="embedding")}, True, id="embedded"),
-        pytest.param({"network": NetworkOptions(intervention="effect")}, True, id="effects"),
+        pytest.param({}, True, id="perturbations"),
     ],
 )
 def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: dict[str, Any], treated: bool) -> None:

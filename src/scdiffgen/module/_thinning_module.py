@@ -87,8 +87,8 @@ class ThinningModule(DiffusionModule):
 
     def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
         """Compute the cross-entropy of missing molecules, in nats per molecule, plus penalties on the read-out."""
-        thinned = self.corrupt(counts)
         predict = self.denoiser.bind(self.drop_conditions(conditions))
+        thinned = self.corrupt(counts)
         cross_entropy = self.process.score(predict(thinned.state, thinned.library), thinned)
         return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
 
