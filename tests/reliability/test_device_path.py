@@ -43,10 +43,6 @@ COUNTED = {
 OF_A_TRAINING_STEP = {
     "train/_plan.py:on_before_optimizer_step": 1,  # the norm of the gradient decides whether the step is made
 }
-OF_EFFECTS = {
-    "module/_denoiser.py:treatments": 1,  # whether any cell of the minibatch is treated
-    "nn/_effects.py:forward": 1,  # which are: the effect of the others is not computed
-}
 OF_LATENT = {
     "module/_latent_module.py:loss": 1,  # of the first of its two stages: whether the autoencoder is trained
 }
@@ -95,12 +91,11 @@ def models(request: pytest.FixtureRequest) -> tuple[str, list[tuple[TokenDiffusi
 
 def test_a_training_step_uses_single_precision_and_waits_as_often_for_any_number_of_cells(models: Any) -> None:
     kind, trainings = models
-    expected = OF_A_TRAINING_STEP | (OF_EFFECTS if kind == "treated" else {})
     for _, steps in trainings:
         for i, seen in enumerate(steps[1:-1]):  # but the first and the last one
             assert seen.wide == {}
             first_stage = kind == "latent" and i == 0
-            assert by_function(seen.waits) == expected | (OF_LATENT if first_stage else {}), seen.waits
+            assert by_function(seen.waits) == OF_A_TRAINING_STEP | (OF_LATENT if first_stage else {}), seen.waits
 
 
 def sampled(model: TokenDiffusion, n_steps: int, n_cells: int) -> Seen:
@@ -122,8 +117,6 @@ def test_a_sampling_step_waits_as_often_for_any_number_of_cells(models: Any) -> 
     n_modalities = 2 if kind == "several modalities" else 1
     expected = Counter({name: n * n_modalities for name, n in OF_A_SAMPLING_STEP.items()})
     expected["module/_denoiser.py:predict"] = 1
-    if kind == "treated":
-        expected["nn/_effects.py:forward"] = 1
     for n_cells in (20, 320):
         few, many = (by_function(sampled(model, n_steps, n_cells).waits) for n_steps in (4, 12))
         per_step = {name: (many[name] - few[name]) / 8 for name in many}

@@ -23,7 +23,7 @@ class LinearShares(ConditionedDenoiser):
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Linear:
         return nn.Linear(size.conditioning_dim, n_vars)
 
-    def bind(self, conditions: Conditions[Tensor], *effects: Any) -> Predictor:
+    def bind(self, conditions: Conditions[Tensor]) -> Predictor:
         return lambda: self.network(self.embed_conditions(conditions, conditions.n_cells).vectors).log_softmax(1)
 
 
@@ -66,8 +66,7 @@ class MultinomialModule(DiffusionModule):
                 denoiser.network.bias.copy_((total / total.sum()).log())
 
     def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
-        conditions, _ = self.drop_conditions(conditions)
-        return self._score(self.denoiser, counts, conditions)
+        return self._score(self.denoiser, counts, self.drop_conditions(conditions))
 
     def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         return self._score(self.ema_denoiser, counts, conditions)

@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from scvi.module.base import LossOutput
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch import Tensor
-from treated_cells import SETUP, treated_cells
+from treated_cells import treated_cells
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
@@ -134,14 +134,14 @@ def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float
     assert groups_of(model, n_cells)[0]["weight_decay"] == pytest.approx(decay / 10)
 
 
-@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent"])
+@pytest.mark.parametrize("process", ["gaussian", "latent"])
 @pytest.mark.parametrize("n_cells", [100, 100_000])
-def test_effects_and_other_processes_decay_alike_for_any_number_of_cells(process: str, n_cells: int) -> None:
+def test_other_processes_decay_alike_for_any_number_of_cells(process: str, n_cells: int) -> None:
     cells = treated_cells()
-    TokenDiffusion.setup_anndata(cells, **(SETUP if process == "thinning" else {"labels_key": "cell_type"}))
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
     groups = groups_of(TokenDiffusion(cells, process=process, **SMALL), n_cells)
     assert {group["weight_decay"] for group in groups} == {0.01, 0.0}
-    assert process == "thinning" or {group["initial_lr"] for group in groups} == {2e-3}
+    assert {group["initial_lr"] for group in groups} == {2e-3}
 
 
 def test_a_rate_of_zero_changes_nothing_and_validation_repeats_itself() -> None:
