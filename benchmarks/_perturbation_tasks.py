@@ -151,9 +151,8 @@ def all_predictions(
     """Predictions of every variant, by what the rows are to say of them."""
     predictions: dict[str, AnnData | None] = {}
     for name, model in models.items():
-        keep = FEWER_KEEP.get(name, KEEP)
         answers: dict[str, AnnData | None] = {"mean alone": mean_response_cells(model, fold)}
-        answers |= response_predictions(model, fold, keep=keep, max_cells=settings.max_cells, seed=seed)
+        answers |= response_predictions(model, fold, keep=KEEP, max_cells=settings.max_cells, seed=seed)
         predictions |= {f"{name}: {how}": cells for how, cells in answers.items()}
     return predictions
 

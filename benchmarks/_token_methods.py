@@ -11,17 +11,14 @@ from anndata import AnnData
 from sklearn.decomposition import NMF, PCA
 
 from benchmarks._data import LABEL, Split
-from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "default": {},  # 8 tokens, read-out width 8, 8 hidden units each, orthogonality 0.3
     "no units": {"network": NetworkOptions(readout_units=0)},
     **{f"read-out width {width}": {"network": NetworkOptions(readout_dim=width)} for width in (1, 4, 16, 32)},
     **{f"{n_tokens} tokens": {"n_tokens": n_tokens} for n_tokens in (16, 32, 64)},
-    **{
-        f"orthogonality {weight:g}": {"network": NetworkOptions(readout=ReadoutOptions(orthogonality=weight))}
-        for weight in (0, 1, 3)
-    },
+    **{f"orthogonality {weight:g}": {"network": NetworkOptions(orthogonality=weight)} for weight in (0, 1, 3)},
 }
 
 

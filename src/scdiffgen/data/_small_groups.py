@@ -50,7 +50,7 @@ def warn_of_screen_design(manager: AnnDataManager) -> None:
     if REGISTRY_KEYS.PERTURBATION in specs and (numbers or modality_names(manager.registry)):
         warn_user(
             f"{f'`continuous_covariate_keys={numbers}`' if numbers else '`setup_mudata`'} with `perturbation_key`: "
-            "measured responses are not transferred; the effect network predicts them. Call `setup_anndata` "
+            "measured responses are not transferred; the network predicts them. Call `setup_anndata` "
             "without continuous covariates to predict responses from measured cells."
         )
     if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():

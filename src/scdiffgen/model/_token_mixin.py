@@ -150,10 +150,10 @@ class TokenReading(BaseModelClass):
 
         Returns
         -------
-        Cells by genes. ``.X`` holds the log-rates, centred over all genes. There is one layer per token, one per
-        perturbation effect, and one for the labels if rare labels have offsets. ``.var`` holds the columns of
-        ``adata.var`` and ``"baseline"``, the log-rates of the average training cell. Layers and baseline add up to
-        ``.X``, whose softmax over all genes is the predicted expression. ``.uns["terms"]`` names the layers.
+        Cells by genes. ``.X`` holds the log-rates, centred over all genes. There is one layer per token, and one for
+        the labels if rare labels have offsets. ``.var`` holds the columns of ``adata.var`` and ``"baseline"``, the
+        log-rates of the average training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is
+        the predicted expression. ``.uns["terms"]`` names the layers.
 
         {raises_cells}
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,6 @@ from scdiffgen.diffusion import BlockPrediction, Blocks, MoleculePrediction, Mol
 from scdiffgen.nn import (
     ConditionEmbedder,
     GeneScores,
-    InputKind,
     LabelOffsets,
     NetworkSize,
     PriorLimit,
@@ -37,9 +36,6 @@ class EmbeddedConditions(NamedTuple):
 
 class ConditionedDenoiser(nn.Module):
     """Base class of denoisers: condition embedders and a network."""
-
-    input_type: ClassVar[InputKind] = "counts"
-    """Input of the network: counts or values."""
 
     network: Any
 
@@ -70,10 +66,6 @@ class ConditionedDenoiser(nn.Module):
     def library(self, counts: Tensor) -> Tensor:
         """Sum the molecules ``(cells,)`` of CSR counts."""
         return row_sums(counts, counts.values())
-
-    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
-        """Append feature vectors ``(new, n_features)`` of new categories of a condition, and their components."""
-        self.embed.extend_features(name, vectors, components)
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""

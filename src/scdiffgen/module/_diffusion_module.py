@@ -171,7 +171,7 @@ class DiffusionModule(BaseModuleClass):
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
         for denoiser in self.denoisers:
-            denoiser.extend_features(name, vectors, components)
+            denoiser.embed.extend_features(name, vectors, components)
 
     def features_of(self, name: str) -> Tensor | None:
         """Return the feature vectors ``(categories, n_features)`` of a condition, or None."""

@@ -39,12 +39,11 @@ TrainingCells: TypeAlias = Tensor | Encoded
 class VectorDenoiser(ConditionedDenoiser):
     """Denoiser that predicts noise-free vectors from noisy vectors."""
 
-    input_type = "values"
     network: ScoreNetwork
     process: GaussianDiffusion
 
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
-        return ScoreNetwork(n_vars, size, self.input_type)
+        return ScoreNetwork(n_vars, size, "values")
 
     def bind(self, conditions: Given) -> VectorPredictor:
         """Bind conditions; the predictor maps library sizes to a function of noisy vectors and times."""

@@ -47,7 +47,7 @@ class TrainingPlanConfig:
         fewer cells, but at least 0.1.
     weight_decay
         Decoupled weight decay of matrices, at most 0.01 for embedded conditions; biases, scales and tables with one
-        number per gene have none. ``None``: for thinning without perturbation effects, ``5000 / n_train`` (a prior
+        number per gene have none. ``None``: for thinning, ``5000 / n_train`` (a prior
         strength of 5,000 cells), at most 5, and proportionally smaller for fewer than 750 genes; otherwise 0.01. With
         several modalities, cells with fewer than 300 molecules of a modality count for less.
     n_warmup_steps
