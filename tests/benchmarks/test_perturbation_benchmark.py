@@ -300,6 +300,7 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(perturbation, "run_fold", lambda *_, **__: pytest.fail("the fold was done before"))
     perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])
+    monkeypatch.setitem(TASKS, "kang", dataclasses.replace(TASKS["kang"], models={"effect": {}, "other": {}}))
     with pytest.raises(ValueError, match="was run with other models"):
         perturbation.main([*arguments, "--types", "B", "--resume"])
 
@@ -435,7 +436,7 @@ def test_tasks_without_data_are_not_available(folder: Path, tmp_path: Path, monk
         ("--task kang --only-external", "--only-external needs --external NAME=FOLDER"),
         ("--task packer --only-transferred", "--only-transferred is for perturbations, not for packer"),
         ("--task dose --external theirs=.", "--external and --export are for real cells"),
-        ("--task norman --models wavelet", "--models wavelet: norman has effect embedding"),
+        ("--task norman --models wavelet", "--models wavelet: norman has effect"),
     ],
 )
 def test_options_that_a_task_does_not_have_are_named(
