@@ -1,4 +1,4 @@
-"""Registration names treatments that share no batch with control cells, and says nothing of crossed designs."""
+"""Registration names treatments that share no batch, covariate or hierarchy node with control cells."""
 
 import re
 import warnings
@@ -18,7 +18,7 @@ from scdiffgen.model import TokenDiffusion
 
 Register = Callable[..., Manager]
 KEYS = {"batch_key": "plate", "perturbation_key": "drug", "control": "ctrl"}
-START = "Treatment and batch are confounded"
+START = "Treatment and "
 
 
 def plated(*groups: tuple[Any, str], n_cells: int = 25, **columns: Sequence[str]) -> ad.AnnData:
@@ -38,7 +38,7 @@ def said_of(cells: ad.AnnData, register: Register, **options: Any) -> list[str]:
 
 def named_in(message: str) -> tuple[list[str], list[str], list[str]]:
     """Treatments, their batches, and the batches of control cells."""
-    found = re.search(r"cells of (.*?)\. Treated cells are in (.*?), control cells in (.*?)\. The batch", message)
+    found = re.search(r"cells of (.*?)\. Treated cells are in (.*?), control cells in (.*?)\. The ", message)
     assert found is not None, message
     return tuple(re.findall(r"'([^']*)'", names) for names in found.groups())
 
@@ -107,7 +107,35 @@ def test_neither_batches_nor_perturbations_alone_are_compared(register: Register
     cells = plated(CTRL, A)
     assert said_of(cells, register, batch_key=None) == []
     assert said_of(cells, register, perturbation_key=None) == []
-    assert said_of(cells, register, batch_key=None, categorical_covariate_keys=["plate"]) == []
+    assert said_of(cells, register, batch_key=None, labels_key="plate") == []
+
+
+TIMES = [("0h", "ctrl"), ("6h", "A"), ("24h", "A"), ("24h", "B")]
+
+
+@pytest.mark.parametrize("option", ["categorical_covariate_keys", "hierarchy_keys"])
+def test_covariates_and_hierarchies_without_controls_are_named_once(register: Register, option: str) -> None:
+    (message,) = said_of(plated(*TIMES), register, batch_key=None, **{option: ["plate"]})
+    treatments, treated, controls = named_in(message)
+    assert (treatments, set(treated), controls) == (["A", "B"], {"6h", "24h"}, ["0h"])
+    assert said_of(plated(*TIMES, ("24h", "ctrl")), register, batch_key=None, **{option: ["plate"]}) == []
+
+
+def test_a_level_of_a_hierarchy_is_compared_below_its_parents(register: Register) -> None:
+    """Both types hold both arms; times below them do not, although each time has both in some type."""
+    cells = plated(CTRL, ("p2", "A"), CTRL, ("p2", "A"), type=list("uuvv"), time=["0h", "6h", "6h", "0h"])
+    (message,) = said_of(cells, register, batch_key=None, hierarchy_keys=["type", "time"])
+    assert message.startswith("Treatment and 'time' are confounded")
+    assert named_in(message) == (["A"], ["u > 6h", "v > 0h"], ["u > 0h", "v > 6h"])
+    refined = plated(CTRL, ("p2", "A"), ("p2", "A"), CTRL, type=list("uuvw"))
+    assert said_of(refined, register, batch_key=None, hierarchy_keys=["type"]) == []
+
+
+def test_each_confounded_condition_has_one_warning(register: Register) -> None:
+    cells = plated(*TIMES, time=["0h", "6h", "24h", "24h"], root=list("xyyy"))
+    options = {"categorical_covariate_keys": ["time"], "hierarchy_keys": ["root", "site"]}
+    cells.obs["site"] = cells.obs["plate"]
+    assert [message.split()[2] for message in said_of(cells, register, **options)] == ["'root'", "'time'", "batch"]
 
 
 def test_cells_without_controls_have_a_warning_of_their_own(register: Register) -> None:

@@ -9,7 +9,6 @@ import pytest
 from anndata import AnnData, read_h5ad
 from small_cells import simulated_cells, trained_model
 
-from scdiffgen.datasets import simulate_cite
 from scdiffgen.metrics import evaluate
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.responses import _pseudobulks
@@ -23,21 +22,6 @@ def screen(n_cells: int = 240) -> AnnData:
     adata.obs["drug"] = np.resize(["DMSO", "X"], n_cells)
     adata.obs["dose"] = np.resize([0.0, 1.0], n_cells)
     return adata
-
-
-def test_registration_warns_that_covariates_prevent_measured_responses() -> None:
-    with pytest.warns(UserWarning, match=r"`continuous_covariate_keys=\['age'\]` with `perturbation_key`: measured"):
-        TokenDiffusion.setup_anndata(screen(), continuous_covariate_keys=["age"], **KEYS)
-    with warnings.catch_warnings(action="error"):
-        TokenDiffusion.setup_anndata(screen(), **KEYS)
-        TokenDiffusion.setup_anndata(screen(), continuous_covariate_keys=["age"])
-
-
-def test_registration_warns_that_modalities_prevent_measured_responses() -> None:
-    mdata = simulate_cite(60, n_genes=20, n_proteins=4)
-    mdata.obs["drug"] = np.resize(["DMSO", "X"], 60)
-    with pytest.warns(UserWarning, match="`setup_mudata` with `perturbation_key`: measured responses"):
-        TokenDiffusion.setup_mudata(mdata, perturbation_key="drug", control="DMSO")
 
 
 def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

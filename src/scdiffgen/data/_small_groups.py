@@ -1,6 +1,6 @@
 """Warnings about small groups, at registration and generation, and about the design of screens."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -8,14 +8,15 @@ from scvi.data import AnnDataManager
 
 from scdiffgen._messages import LONGEST_LIST, counted, listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import (
     Registry,
+    categories_of_condition,
     condition_columns,
     condition_specs,
     field_state,
     group_codes,
-    modality_names,
     registered_conditions,
     required_state,
 )
@@ -44,37 +45,52 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 
 
 def warn_of_screen_design(manager: AnnDataManager) -> None:
-    """Warn once of treatments without control cells in the same batch, and of registrations without transfer."""
-    specs = {spec.registry_key: spec for spec in condition_specs(manager)}
-    numbers = [spec.name for spec in specs.values() if spec.is_number]
-    if REGISTRY_KEYS.PERTURBATION in specs and (numbers or modality_names(manager.registry)):
-        warn_user(
-            f"{f'`continuous_covariate_keys={numbers}`' if numbers else '`setup_mudata`'} with `perturbation_key`: "
-            "measured responses are not transferred; the network predicts them. Call `setup_anndata` "
-            "without continuous covariates to predict responses from measured cells."
-        )
-    if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
+    """Warn once per condition whose categories hold no control cells beside the cells of a treatment."""
+    specs = condition_specs(manager)
+    perturbation = next((spec for spec in specs if spec.is_intervention), None)
+    if perturbation is None:
         return
-    batch, perturbation = specs[REGISTRY_KEYS.BATCH], specs[REGISTRY_KEYS.PERTURBATION]
     known = registered_conditions(manager)
     codes = group_codes([perturbation], known)
     treatments = codes[~codes.duplicated()].to_numpy()
-    has_cells = np.zeros((len(treatments), batch.n_categories), dtype=bool)  # (treatments, batches)
-    has_cells[codes.groupby(list(codes), sort=False).ngroup(), known[batch.name].ids[:, 0]] = True
-    is_control = (treatments < 0).all(axis=1)
-    has_controls = has_cells[is_control].any(axis=0)
-    confounded = ~is_control & ~(has_cells & has_controls).any(axis=1)
-    if not has_controls.any() or not confounded.any():
-        return
+    treatment = codes.groupby(list(codes), sort=False).ngroup().to_numpy()  # (cells,)
     names, separator = (required_state(manager, perturbation.registry_key)[key] for key in ("names", "separator"))
-    named = sorted(separator.join(sorted(names[row[row >= 0]])) for row in treatments[confounded])
-    batches = required_state(manager, batch.registry_key)["categorical_mapping"]
-    warn_user(
-        f"Treatment and batch are confounded: no {batch.name!r} holds both control cells and cells of {listed(named)}. "
-        f"Treated cells are in {listed(batches[has_cells[confounded].any(axis=0)])}, control cells in "
-        f"{listed(batches[has_controls])}. The batch effect cannot be separated from the response, so predictions "
-        "contain both. Register another column as batch only if its batches hold both treated and control cells."
-    )
+    is_control, warned = (treatments < 0).all(axis=1), set()
+    for spec, column, level, categories in _columns_of_categories(manager, specs):
+        condition = known[spec.name]
+        has_category = condition.mask[:, level]  # paths may end above the level
+        has_cells = np.zeros((len(treatments), len(categories)), dtype=bool)
+        has_cells[treatment[has_category], condition.ids[has_category, level]] = True
+        has_controls = has_cells[is_control].any(axis=0)
+        confounded = ~is_control & has_cells.any(axis=1) & ~(has_cells & has_controls).any(axis=1)
+        if spec.name in warned or not has_controls.any() or not confounded.any():
+            continue
+        warned.add(spec.name)
+        named = listed(sorted(separator.join(sorted(names[row[row >= 0]])) for row in treatments[confounded]))
+        what, effect = repr(column), f"effect of {column!r}"
+        way_out = "Add control cells of the same categories, if there are any; leaving out the column does not help."
+        if spec.registry_key == REGISTRY_KEYS.BATCH:
+            what, effect = "batch", "batch effect"
+            way_out = "Register another column as batch only if its batches hold both treated and control cells."
+        warn_user(
+            f"Treatment and {what} are confounded: no {column!r} holds both control cells and cells of {named}. "
+            f"Treated cells are in {listed(categories[has_cells[confounded].any(axis=0)])}, control cells in "
+            f"{listed(categories[has_controls])}. The {effect} cannot be separated from the response, so predictions "
+            f"contain both. {way_out}"
+        )
+
+
+def _columns_of_categories(
+    manager: AnnDataManager, specs: Sequence[ConditionSpec]
+) -> Iterator[tuple[ConditionSpec, str, int, np.ndarray]]:
+    """Yield batch, covariates and hierarchy levels: condition, column, slot and categories in the order of ids."""
+    for spec in specs:
+        if spec.is_path:
+            columns, nodes = (required_state(manager, spec.registry_key)[key] for key in ("columns", "nodes"))
+            paths = np.array([" > ".join(map(str, node)) for node in nodes], dtype=object)
+            yield from ((spec, column, level, paths) for level, column in enumerate(columns))
+        elif spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.CATEGORICAL_COVARIATES):
+            yield spec, spec.name, 0, categories_of_condition(manager, spec)
 
 
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
