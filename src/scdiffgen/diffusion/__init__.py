@@ -28,4 +28,13 @@ from ._schedules import (
     time_of_signal,
 )
 from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values
-from ._thinning import Thinned, UrnPrediction, likelihood_bound, molecule_loss, thin, thin_to, thinning_levels
+from ._thinning import (
+    LARGEST_LOG_RATE,
+    Thinned,
+    UrnPrediction,
+    likelihood_bound,
+    molecule_loss,
+    thin,
+    thin_to,
+    thinning_levels,
+)

@@ -13,13 +13,19 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names
 from scdiffgen.diffusion import Blocks, to_scipy
-from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration, regression_inputs
-from scdiffgen.module import JointThinningModule
+from scdiffgen.imputation import (
+    CountRegression,
+    LibraryRegression,
+    ShareCalibration,
+    draw_missing,
+    regression_inputs,
+)
+from scdiffgen.module import MOST_COLUMNS, JointThinningModule
 
 from ._cells import Cells, evenly_spread
 from ._training_data import Batch, KeptCells
 
-MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS, MOST_COUNT_COLUMNS = 5_000, 20, 100, 500
+MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS = 5_000, 20, 100
 
 Given = tuple[str, ...]
 LibraryRegressions = Mapping[Given, Mapping[str, LibraryRegression]]
@@ -61,7 +67,8 @@ class ModalityImputer(NamedTuple):
             return cls(sizes_from, counts_from, shares_from)
         whole = sparse.vstack([to_scipy(counts) for counts, _ in cells], format="csr")
         blocks = dict(zip(names, module.blocks.split(whole), strict=True))
-        sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
+        full = blocks | _full_panels(module, cells, blocks)
+        sizes = np.hstack([np.asarray(block.sum(1)) for block in full.values()])
         for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
             hidden = torch.tensor([name not in given for name in names], device=model.device)
             tokens, wide = _tokens_without(module, cells, hidden), []
@@ -72,10 +79,10 @@ class ModalityImputer(NamedTuple):
                 if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
-                is_small = blocks[name].shape[1] <= MOST_COUNT_COLUMNS  # residuals of all columns are stored
+                is_small = full[name].shape[1] <= MOST_COLUMNS  # residuals of all columns are stored
                 if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
-                    counts = blocks[name][rows].toarray()
+                    counts = full[name][rows].toarray()
                     counts_from[given][name] = CountRegression.fit(inputs, tokens.shape[1], counts)
                 else:
                     wide.append(column)
@@ -112,6 +119,24 @@ def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> n
     return np.where(label.given & label.mask[:, 0], label.ids[:, 0], len(labels.table))
 
 
+def _full_panels(
+    module: JointThinningModule, cells: Iterable[Batch], blocks: Mapping[str, sparse.csr_matrix]
+) -> dict[str, sparse.csr_matrix]:
+    """Draw the features that are missing from the panels of batches; return only modalities with such features."""
+    if module.panels.missing is None:
+        return {}
+    batches = np.concatenate([module.panels.batch_of(conditions) for _, conditions in cells])
+    missing, full = module.panels.missing.cpu().numpy(), {}
+    for name, columns in zip(blocks, module.blocks.slices, strict=True):
+        if missing[:, columns].any():
+            others = [blocks[other] for other in blocks if other != name]
+            drawn = draw_missing(
+                blocks[name].toarray(), missing[batches, columns], others, fewest=FEWEST_CELLS, most=MOST_CELLS
+            )
+            full[name] = sparse.csr_matrix(drawn)
+    return full
+
+
 def _tokens_without(module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
     """Compute tokens ``(cells, features)`` without the ``hidden`` modalities."""
     read = ((module.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
@@ -124,8 +149,9 @@ def _calibrations(
     """Calibrate shares of each modality, predicted without the ``hidden`` modalities."""
     labels, blocks = module.denoiser.label_offsets, module.blocks
     sums = np.zeros((2, 1 + (0 if labels is None else len(labels.table)), module.n_vars))
-    for counts, logs, rows in _predicted(module, cells, hidden):
+    for counts, logs, rows, complete in _predicted(module, cells, hidden):
         of_label = sparse.csr_matrix((np.ones(len(rows)), (rows, np.arange(len(rows)))), (sums.shape[1], len(rows)))
+        counts = counts if complete.all() else counts.multiply(np.repeat(complete, blocks.sizes, axis=1)).tocsr()
         sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.split(counts)])
         sums[0] += of_label @ counts
         sums[1] += of_label @ (np.exp(logs) * np.repeat(sizes, blocks.sizes, axis=1))
@@ -134,17 +160,22 @@ def _calibrations(
     validation = [(counts.toarray(), *rest) for counts, *rest in _predicted(module, left_out, hidden)]
     if not validation:
         return calibrations
-    counts, logs, rows = map(np.concatenate, zip(*validation, strict=True))
-    parts = zip(calibrations, blocks.slices, strict=True)
-    return [fit.with_slope(counts[:, columns], logs[:, columns], rows) for fit, columns in parts]
+    counts, logs, rows, complete = map(np.concatenate, zip(*validation, strict=True))
+    parts = zip(calibrations, blocks.slices, complete.T, strict=True)
+    return [fit.with_slope(counts[has][:, columns], logs[has][:, columns], rows[has]) for fit, columns, has in parts]
 
 
 def _predicted(
     module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor
-) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray]]:
-    """Yield counts, log shares ``(cells, columns)`` and label rows of cells that have all modalities but ``hidden``."""
+) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield counts, log shares ``(cells, columns)`` and label rows of cells that have all modalities but ``hidden``.
+
+    Also mark modalities with all features of the panel ``(cells, modalities)``.
+    """
     for counts, conditions in cells:
         kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
         logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()
         rows = (library[:, ~hidden] > 0).all(1).cpu().numpy()
-        yield to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows]
+        incomplete = module.panels.incomplete(conditions)
+        complete = np.ones(library.shape, dtype=bool) if incomplete is None else ~incomplete.cpu().numpy()
+        yield to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows], complete[rows]

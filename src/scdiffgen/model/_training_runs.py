@@ -28,6 +28,7 @@ from scdiffgen.train import (
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
+from ._full_panels import warn_of_missing_features
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
 from ._training_data import RegisteredData, StreamedData
@@ -186,6 +187,8 @@ def run_training(
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
     model.module.train()  # otherwise Lightning would keep the evaluation mode of an earlier training
     splitter = _splitter(model, split, trainer) if streamed is None else streamed
+    if not was_trained:
+        warn_of_missing_features(model)
     training_plan = model._training_plan_cls(model.module, **plan)
     with less_chatter(*LIGHTNING):
         _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()

@@ -22,6 +22,7 @@ from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
+from ._full_panels import full_library
 from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
 from ._training_data import KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import (
@@ -157,6 +158,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
+    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH))
     edges = number_edges(conditions, module.specs)
     reference = () if before is None or edges else before.reference_pseudobulks  # bins of a query are its own
     bulks: Sequence[Pseudobulks | None] = ()

@@ -36,7 +36,8 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_components: int) -> LinearModel:
     """Fit components of each modality separately and interleave at most ``n_components``."""
     models = [
-        linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
+        linear_model(cells[np.flatnonzero(cells.sum(1))], n_components // len(blocks.sizes))
+        for cells in blocks.split(counts)
     ]
     turns = np.argsort(np.concatenate([np.arange(len(part.axes)) for part in models]), kind="stable")
     axes, spread = block_diag(*(part.axes for part in models)), np.concatenate([part.spread for part in models])

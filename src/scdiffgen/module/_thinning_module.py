@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,7 +88,7 @@ class ThinningModule(DiffusionModule):
 
     def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
         """Compute the cross-entropy of missing molecules, in nats per molecule, plus penalties on the read-out."""
-        predict = self.denoiser.bind(self.drop_conditions(conditions))
+        predict = self.bound(self.denoiser, self.drop_conditions(conditions), conditions)
         thinned = self.corrupt(counts)
         cross_entropy = self.process.score(predict(thinned.state, thinned.library), thinned)
         return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
@@ -95,8 +96,12 @@ class ThinningModule(DiffusionModule):
     @torch.no_grad()
     def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
         thinned = self.process.corrupt(counts, generator)
-        predict = self.ema_denoiser.bind(conditions)
+        predict = self.bound(self.ema_denoiser, conditions, conditions)
         return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
+
+    def bound(self, denoiser: Denoiser, conditions: Given, cells: Given, **options: Any) -> MoleculePredictor:
+        """Bind conditions, to predict the features that were measured under all conditions of the ``cells``."""
+        return denoiser.bind(conditions, **options)
 
     def corrupt(self, counts: Tensor) -> Thinned:
         return self.process.corrupt(counts)
@@ -105,7 +110,7 @@ class ThinningModule(DiffusionModule):
     def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
         """Draw an unbiased estimate ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         thinned = self.process.keep_any_number(counts, generator)
-        predict = self.ema_denoiser.bind(conditions)
+        predict = self.bound(self.ema_denoiser, conditions, conditions)
         return self.process.bound(predict(thinned.state, thinned.library), thinned, counts)
 
     @torch.no_grad()
