@@ -69,12 +69,10 @@ def test_library_sizes_are_those_of_the_full_panel(model: TokenDiffusion) -> Non
     assert abs(sizes[lacks].mean() - real[lacks].mean()) < 0.3 * abs(without[lacks].mean() - real[lacks].mean())
 
 
-def test_expression_and_likelihood_do_not_depend_on_what_is_missing(model: TokenDiffusion) -> None:
+def test_expression_is_predicted_where_it_is_missing(model: TokenDiffusion) -> None:
     expression = model.get_normalized_expression(model.adata, silent=True)["prot"].to_numpy()
     shares = by_type_and_site(model.adata, expression)
     np.testing.assert_allclose(shares[:, 1], shares[:, 0], rtol=0.3)
-    nll = np.asarray(model.get_nll(model.adata, seed=0, silent=True))
-    assert np.isfinite(nll).all()
 
 
 def test_panels_are_saved_and_loaded(model: TokenDiffusion, tmp_path: Path) -> None:

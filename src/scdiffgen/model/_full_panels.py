@@ -41,20 +41,20 @@ def full_library(
     module: DiffusionModule, library: np.ndarray, conditions: Conditions[np.ndarray], cells: Iterable[Batch]
 ) -> np.ndarray:
     """Scale library sizes ``(cells, modalities)`` of training cells up to the full panel, by batch and label."""
-    panels = module.panels if isinstance(module, JointThinningModule) else None
-    if panels is None or panels.missing is None or panels.batch is None:
+    if not isinstance(module, JointThinningModule) or module.panels.missing is None:
         return library
-    label = next((spec for spec in module.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
+    keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
+    shape = [spec.n_categories for spec in keys]
 
     def groups(given: Conditions[np.ndarray]) -> np.ndarray:
-        batches = np.asarray(given[panels.batch.name].ids[:, 0])
-        return batches if label is None else batches * label.n_categories + np.asarray(given[label.name].ids[:, 0])
+        return np.ravel_multi_index([given[spec.name].ids[:, 0] for spec in keys], shape)
 
-    n_groups = panels.batch.n_categories * (1 if label is None else label.n_categories)
-    covered, n_cells = np.zeros((n_groups, library.shape[1])), np.zeros((n_groups, 1))
+    covered, n_cells = np.zeros((np.prod(shape), library.shape[1])), np.zeros((np.prod(shape), 1))
     for counts, given in cells:
-        present = module.expression(counts, given) * ~panels.of_cells(given)
-        np.add.at(covered, groups(given.numpy()), panels.blocks.dense_sums(present).cpu().numpy())
+        missing = module.panels.of_cells(given)
+        assert missing is not None
+        present = module.expression(counts, given) * ~missing
+        np.add.at(covered, groups(given.numpy()), module.blocks.dense_sums(present).cpu().numpy())
         np.add.at(n_cells, groups(given.numpy()), 1)
     coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[groups(conditions)]
     return np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)

@@ -203,7 +203,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         """Register a MuData whose modalities are counts, such as RNA, protein tags or open chromatin.
 
         Each modality has its own library sizes and read-out; all modalities share the tokens. A cell without a molecule
-        of a modality counts as not measured in it.
+        of a modality counts as not measured in it. Protein tags that are zero in a whole batch count as missing in it.
 
         Parameters
         ----------

@@ -72,11 +72,11 @@ class JointThinningModule(ThinningModule):
         incomplete = self.panels.incomplete(conditions)
         return counts if incomplete is None else self.without(counts, incomplete)
 
-    def bound(self, denoiser: Denoiser, conditions: Given, cells: Given, **options: Any) -> MoleculePredictor:
+    def bound(self, denoiser: Denoiser, conditions: Given, cells: Given) -> MoleculePredictor:
         missing = self.panels.of_cells(cells)
         if missing is None:
-            return super().bound(denoiser, conditions, cells, **options)
-        bound = denoiser.bind_scores(conditions, **options)
+            return super().bound(denoiser, conditions, cells)
+        bound = denoiser.bind_scores(conditions)
 
         def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
             scores = bound(state, library)

@@ -99,9 +99,9 @@ class ThinningModule(DiffusionModule):
         predict = self.bound(self.ema_denoiser, conditions, conditions)
         return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
 
-    def bound(self, denoiser: Denoiser, conditions: Given, cells: Given, **options: Any) -> MoleculePredictor:
+    def bound(self, denoiser: Denoiser, conditions: Given, cells: Given) -> MoleculePredictor:
         """Bind conditions, to predict the features that were measured under all conditions of the ``cells``."""
-        return denoiser.bind(conditions, **options)
+        return denoiser.bind(conditions)
 
     def corrupt(self, counts: Tensor) -> Thinned:
         return self.process.corrupt(counts)
