@@ -20,7 +20,7 @@ from scdiffgen.imputation import (
     draw_missing,
     regression_inputs,
 )
-from scdiffgen.module import MOST_COLUMNS, JointThinningModule
+from scdiffgen.module import JointThinningModule
 
 from ._cells import Cells, evenly_spread
 from ._training_data import Batch, KeptCells
@@ -79,7 +79,7 @@ class ModalityImputer(NamedTuple):
                 if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
-                is_small = full[name].shape[1] <= MOST_COLUMNS  # residuals of all columns are stored
+                is_small = full[name].shape[1] <= module.panels.most_columns  # residuals of all columns are stored
                 if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
                     counts = full[name][rows].toarray()

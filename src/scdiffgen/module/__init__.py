@@ -5,7 +5,6 @@ from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
-from ._panels import MOST_COLUMNS
 from ._processes import GaussianOptions, LatentOptions, Predictor
 from ._thinning_module import ThinningModule
 from ._token_attributions import activation_gradient, contributions

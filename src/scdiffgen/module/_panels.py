@@ -1,7 +1,7 @@
 """Features that are missing from the panel of a batch, such as protein tags without an antibody."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,8 +13,6 @@ from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import Blocks, to_scipy
 
 from ._processes import Given
-
-MOST_COLUMNS = 500  # number of features above which a modality has no panels, as for RNA and peaks
 
 
 class PanelSums:
@@ -52,8 +50,9 @@ class PanelSums:
 
 
 class Panels(nn.Module):
-    """Panels of the batches."""
+    """Panels of the batches, for modalities with few features, such as proteins."""
 
+    most_columns: ClassVar[int] = 500
     missing: Tensor | None  # (batches, columns), bool; None if no batch lacks a feature
 
     def __init__(self, specs: Sequence[ConditionSpec], blocks: Blocks) -> None:
@@ -71,7 +70,7 @@ class Panels(nn.Module):
         """Return empty sums by position of the modalities that may have panels."""
         if self.batch is None:
             return {}
-        narrow = [place for place, size in enumerate(self.blocks.sizes) if size <= MOST_COLUMNS]
+        narrow = [place for place, size in enumerate(self.blocks.sizes) if size <= self.most_columns]
         return {place: PanelSums(self.batch.n_categories, self.blocks.sizes[place]) for place in narrow}
 
     def counted(
