@@ -62,7 +62,7 @@ def counterfactual_cells(
         target = given.replace(repeated(changes, len(counts), counts.device))
         responses = CellResponses.of_network(len(counts))
         if transfer is not None:
-            responses = transfer.responses(given, target, sampler.response_scale)
+            responses = transfer.responses(given.numpy(), target.numpy(), sampler.response_scale)
         cautions.update(dict.fromkeys(responses.cautions()))
         predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
         return whole_counts(predicted), target.numpy(), responses.columns()

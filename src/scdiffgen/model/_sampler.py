@@ -101,7 +101,11 @@ class Sampler:
 
     def _drawn(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch by the network, and some modalities by regression on the others."""
-        options = {"guidance_scale": self.guidance_scale, "n_steps": self.n_steps, "generator": generator}
+        options: dict[str, Any] = {
+            "guidance_scale": self.guidance_scale,
+            "n_steps": self.n_steps,
+            "generator": generator,
+        }
         if not self.by_regression:
             return self.module.generate(conditions, library, **options)
         module: Any = self.module  # a JointThinningModule

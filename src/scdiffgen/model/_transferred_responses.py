@@ -148,7 +148,7 @@ class ResponseModel:
 
     def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> JointResponse | None:
         """Predict the response in each modality; None if no modality has one."""
-        parts = [x and x.respond(context, source, target, scale) for x in self.predictors]
+        parts = [None if x is None else x.respond(context, source, target, scale) for x in self.predictors]
         return JointResponse(parts, self.sizes) if any(part is not None for part in parts) else None
 
     def _has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:

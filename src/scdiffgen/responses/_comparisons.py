@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -146,9 +146,10 @@ class Comparisons:
         if not chosen:
             return None
         *arrays, moments = zip(*chosen, strict=True)
-        return MeasuredContexts(*map(np.stack, arrays), moments, not crossed)
+        codes, before, change, variance, log_ratio = map(np.stack, arrays)
+        return MeasuredContexts(codes, before, change, variance, log_ratio, moments, not crossed)
 
-    def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, ...]:
+    def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
         """Compare weighted groups: untreated means, change, its sampling variance, log library ratio and states."""
         bulks = self.bulks
         (after, noise), (before, noise_before) = map(bulks.mean, (treated, untreated))

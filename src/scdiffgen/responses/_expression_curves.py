@@ -31,22 +31,26 @@ def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
 
 def depth_effect(counts: sparse.csr_matrix, log_kept: float) -> np.ndarray:
     """Compute the change of mean log expression ``(genes,)`` by binomial thinning to a share of the molecules."""
+    if log_kept >= 0:
+        return np.zeros(counts.shape[1])
     cells, row, library = _with_libraries(counts)
     scale, kept = TARGET_SUM / library[row], np.exp(log_kept)
-    change = _after_thinning(cells.data, kept, scale / kept) - np.log1p(cells.data * scale)
-    return _mean(cells, row, change) if log_kept < 0 else np.zeros(cells.shape[1])
+    return _mean(cells, row, _after_thinning(cells.data, kept, scale / kept) - np.log1p(cells.data * scale))
 
 
-def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Find the shares ``(genes,)`` after a change of mean log expression; a large library ratio multiplies them."""
-    # A smaller ratio is left out: adding or removing molecules of all genes blurs cells more than it corrects them.
-    factor = np.exp(log_ratio) if abs(log_ratio) > np.log(UNEQUAL_DEPTH) else 1.0
-    return factor * shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else factor * share
+def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Find the shares ``(genes,)`` after a change of mean log expression at equal sequencing depth."""
+    return shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else share
+
+
+def depth_factor(log_ratio: float) -> float:
+    """Return the factor of the depth of predicted cells: a large ratio of library sizes, else 1."""
+    # Adding or removing molecules of all genes blurs cells more than it corrects small differences.
+    return float(np.exp(log_ratio)) if abs(log_ratio) > np.log(UNEQUAL_DEPTH) else 1.0
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Compute the change of mean log expression ``(genes,)`` by a change of shares at equal library sizes."""
-    after = after * (before.sum() / after.sum())
     steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
     return _at_steps(curves, steps) - curves[len(KEPT)]
 
@@ -59,14 +63,22 @@ def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def apply_response(
-    counts: sparse.csr_matrix, before: np.ndarray, after: np.ndarray, rng: np.random.Generator, *, keep_library: bool
+    counts: sparse.csr_matrix,
+    before: np.ndarray,
+    after: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    factor: float = 1.0,
+    keep_library: bool,
 ) -> sparse.csr_matrix:
-    """Resample counts from shares ``before`` to ``after``; library sizes change unless ``keep_library``."""
+    """Resample counts from shares ``before`` to ``after``, and change the depth by a factor unless ``keep_library``."""
     cells = sparse.csr_matrix(counts, dtype=np.int64, copy=True)
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
-    elif (factor := _typical_ratio(before, after.reshape(-1, len(before)).mean(0))) > 1:
-        cells, before = _deepened(cells, factor, rng), before * factor
+    elif factor > 1:  # molecules are added in proportion to the counts of each cell
+        cells.data += rng.poisson((factor - 1) * cells.data)
+    else:
+        after = after * factor
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
     gained = (after - before).clip(min=0)
     library = np.asarray(cells.sum(1)).ravel()
@@ -84,22 +96,6 @@ def apply_response(
         cells = cells + sparse.csr_matrix(rng.multinomial(added, chances / chances.sum(-1, keepdims=True)))
     cells.eliminate_zeros()
     return cells
-
-
-def _typical_ratio(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the median over molecules of the ratio of shares, the factor of genes that do not respond."""
-    genes = np.flatnonzero(before > 0)
-    ratios = after[genes] / before[genes]
-    order = np.argsort(ratios)
-    middle = np.searchsorted(before[genes][order].cumsum(), before.sum() / 2).clip(max=len(genes) - 1)
-    return float(ratios[order][middle])
-
-
-def _deepened(cells: sparse.csr_matrix, factor: float, rng: np.random.Generator) -> sparse.csr_matrix:
-    """Add molecules in proportion to the counts of cells until they have ``factor`` times as many."""
-    deeper = cells.copy()
-    deeper.data = cells.data + rng.poisson((factor - 1) * cells.data)
-    return deeper
 
 
 def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:

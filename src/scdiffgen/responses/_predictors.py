@@ -90,10 +90,10 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
-    """Average pooled responses ``(doses, genes)``, and interpolate own and pooled responses."""
+    """Average pooled responses ``(doses, genes)``, and interpolate own and pooled responses; a mean is no low dose."""
     weights = dose_weights(dose, doses)
     interpolated = {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
-    return {"mean of doses": weights.sum() * pooled.mean(0), **interpolated}  # less below the lowest dose
+    return interpolated if dose < doses.min() else {"mean of doses": pooled.mean(0), **interpolated}
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:

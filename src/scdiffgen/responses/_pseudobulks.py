@@ -174,17 +174,23 @@ class PseudobulkSums:
         cells = sparse.vstack(self.held, format="csr")
         curves = [expression_curves(cells[group_of_held == group]) for group in np.flatnonzero(self.untreated)]
         curve = np.stack(curves) if curves else np.zeros((0, len(STEPS), cells.shape[1]))
-        no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
         log_library = self.log_library / total
         log_mean = self._at_depth_of_controls(log_mean, log_library, n_cells, cells, group_of_held)
-        arrays = (*self.groups, n_cells, log_mean, log_variance, share, log_library, curve)
-        in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
-        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states, in_batch)
-        if reference is not None and reference.n_genes == bulks.n_genes:
+        if reference is not None and reference.n_genes == self.n_genes:
             loadings = reference.state_loadings
         else:
-            loadings = self._loadings(bulks, cells, group_of_held)
-        bulks = replace(bulks, **_state_moments(cells, group_of_held, log_mean, loadings))
+            loadings = self._loadings(log_mean, n_cells, cells, group_of_held)
+        bulks = Pseudobulks(
+            *self.groups,
+            n_cells,
+            log_mean,
+            log_variance,
+            share,
+            log_library,
+            curve,
+            in_batch=sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:],
+            **_state_moments(cells, group_of_held, log_mean, loadings),
+        )
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 
@@ -209,7 +215,7 @@ class PseudobulkSums:
             corrected[group] += np.sign(log_ratio) * effect
         return corrected
 
-    def _controls_of(self, group: int) -> np.ndarray:
+    def _controls_of(self, group: np.intp) -> np.ndarray:
         """Mark untreated groups of the batch and context of a group ``(groups,)``, with back-off."""
         context = self.groups.cell_context[group]
         given = np.flatnonzero(context != Code.MISSING)
@@ -217,18 +223,21 @@ class PseudobulkSums:
         controls = (self.untreated & self.groups.agree(context, columns) for columns in levels)
         return next((marked for marked in controls if marked.any()), np.zeros_like(self.untreated))
 
-    def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
+    def _loadings(
+        self, log_mean: np.ndarray, n_cells: np.ndarray, cells: sparse.csr_matrix, group_of: np.ndarray
+    ) -> np.ndarray:
         """Fit principal axes ``(genes, states)`` of untreated cells in genes that hardly respond to any treatment."""
-        context = np.setdiff1d(np.arange(bulks.cell_context.shape[1]), self.batches)
-        contexts, which = distinct_rows(bulks.cell_context[:, context])
-        none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
-        n_states = min(N_STATES, MOST_CELLS * 1000 // max(bulks.log_mean.size, 1))
+        context = np.setdiff1d(np.arange(self.groups.cell_context.shape[1]), self.batches)
+        contexts, which = distinct_rows(self.groups.cell_context[:, context])
+        none, change = np.zeros((self.n_genes, 0)), np.zeros(self.n_genes)
+        n_states = min(N_STATES, MOST_CELLS * 1000 // max(log_mean.size, 1))
         if len(contexts) < 3 or not n_states or not self.untreated.any():
             return none
         for row in np.flatnonzero(~self.untreated):
             same = (which == which[row]) & self.untreated
             if same.any():
-                change = np.maximum(change, np.abs(bulks.log_mean[row] - bulks.mean(same * bulks.n_cells)[0]))
+                before = np.average(log_mean, axis=0, weights=same * n_cells)
+                change = np.maximum(change, np.abs(log_mean[row] - before))
         expression = log_normalise(cells[self.untreated[group_of]])
         mean = np.asarray(expression.mean(0)).ravel()
         spread = np.sqrt((np.asarray(expression.power(2).mean(0)).ravel() - mean**2).clip(min=0))
@@ -236,7 +245,7 @@ class PseudobulkSums:
         n_states = min(n_states, len(stable) - 1, expression.shape[0] // 2)
         if n_states < 1:
             return none
-        loadings = np.zeros((bulks.n_genes, n_states))
+        loadings = np.zeros((self.n_genes, n_states))
         with suppress(ArpackError), np.errstate(invalid="ignore", divide="ignore"):  # raised if all cells are equal
             pca = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression[:, stable])
             loadings[stable] = pca.components_.T

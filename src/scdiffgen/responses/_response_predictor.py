@@ -7,7 +7,7 @@ other contexts or other doses; the parts of a combination; other perturbations b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +16,7 @@ from scdiffgen._codes import Code, Treatment
 from scdiffgen._log_normalise import log_normalise
 
 from ._comparisons import MOST_KEPT, Comparisons, MeasuredContexts
-from ._expression_curves import KEPT, STEPS, apply_response, mean_change, shares_after, shares_at
+from ._expression_curves import KEPT, STEPS, apply_response, depth_factor, mean_change, shares_after, shares_at
 from ._predictors import Predictions, dose_predictions, dose_weights, feature_predictions, part_predictions
 from ._pseudobulks import Pseudobulks
 from ._stacking import (
@@ -43,32 +43,33 @@ class CellStates(NamedTuple):
     expression: np.ndarray  # (genes,): log expression after the response, at the mean state
     slopes: np.ndarray  # (states, genes)
     curves: np.ndarray  # (steps, genes): mean log expression after each step
-    factor: float  # factor of the shares, for another sequencing depth
 
 
 class Response(NamedTuple):
     """Response of the cells of a context."""
 
     before: np.ndarray  # (genes,): shares of genes among the molecules before the response
-    after: np.ndarray  # (genes,): shares after the response; the ratio of the sums is that of the library sizes
+    after: np.ndarray  # (genes,): shares after the response, at equal sequencing depth
     mean_change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
     prediction: Prediction
+    factor: float = 1.0  # of the sequencing depth
     states: CellStates | None = None  # None if the response does not depend on the cell state
 
     def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
         """Predict counts ``(cells, genes)`` after the response, in chunks, because shares of cells are dense."""
         chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
-        predicted = [apply_response(x, self.before, self.shares(x), rng, keep_library=keep_library) for x in chunks]
+        options: dict[str, Any] = {"factor": self.factor, "keep_library": keep_library}
+        predicted = [apply_response(x, self.before, self.shares(x), rng, **options) for x in chunks]
         return sparse.vstack(predicted, format="csr")
 
     def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
         """Compute shares after the response, by cell ``(cells, genes)`` or for all cells ``(genes,)``."""
         if self.states is None:
             return self.after
-        loadings, mean, expression, slopes, curves, factor = self.states
+        loadings, mean, expression, slopes, curves = self.states
         wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
         steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
-        return shares_at(self.before, np.column_stack(steps)) * factor
+        return shares_at(self.before, np.column_stack(steps))
 
 
 @dataclass(frozen=True)
@@ -118,21 +119,20 @@ class ResponsePredictor:
             return None
         share = np.average(self.bulks.share, axis=0, weights=n_cells)
         curves = np.average(self.bulks.curves, axis=0, weights=n_cells[self.bulks.groups.untreated])
-        before, after = (
-            shares_after(curves, share, scale * x.change, scale * x.log_ratio) for x in (previous, requested)
-        )
+        before, after = (shares_after(curves, share, scale * x.change) for x in (previous, requested))
         change = mean_change(curves, share, after) - mean_change(curves, share, before)
+        factor = depth_factor(scale * (requested.log_ratio - previous.log_ratio))
         slopes = None if source else self._slopes(context, target)
         if slopes is None:
-            return Response(before, after, change, requested)
+            return Response(before, after, change, requested, factor)
         log_mean, own = curves[len(KEPT)], self.bulks.moments(n_cells)
         wanted = log_mean + scale * requested.change
         lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         rising = np.maximum.accumulate(curves)
-        arrays = (array.astype(np.float32) for array in (own.state, wanted, slopes, rising))  # responses are cached
-        factor = float(after.sum() / shares_after(curves, share, scale * requested.change, 0.0).sum())
-        return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *arrays, factor))
+        state, wanted, slopes, rising = (x.astype(np.float32) for x in (own.state, wanted, slopes, rising))  # cached
+        states = CellStates(self.bulks.state_loadings, state, wanted, slopes, rising)
+        return Response(before, after, change, requested, factor, states)
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Average the slopes of the change on cell states ``(states, genes)`` over contexts; None if too few."""
@@ -221,7 +221,10 @@ class ResponsePredictor:
                 for held_context, change in zip(measured[held_out].contexts, measured[held_out].change, strict=True):
                     rows = {x: contexts.row(held_context) for x, contexts in measured.items() if x != held_out}
                     rest = {x: measured[x].estimate(row, *means) for x, row in rows.items() if row is not None}
-                    left_out += [(_over_doses(held_out, rest, pooled), change)] if rest else []
+                    is_alike = rest and (held_out < min(rest)) == (
+                        dose < min(measured)
+                    )  # both are extrapolated, or not
+                    left_out += [(_over_doses(held_out, rest, pooled), change)] if is_alike else []
             sizes = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
             log_ratio = float(dose_weights(dose, np.array(list(measured))) @ sizes)
             return replace(stack(_over_doses(dose, own, pooled), left_out, "transferred"), log_ratio=log_ratio)

@@ -144,7 +144,7 @@ def adaptive_shrinkage(change: np.ndarray, variance: np.ndarray) -> tuple[np.nda
     posterior = density * weights
     posterior /= posterior.sum(1, keepdims=True)
     kept = scales**2 / spread
-    mean = posterior @ kept
+    mean = np.where(error > 0, posterior @ kept, 1.0)
     square = (posterior * (kept + (z[:, None] * kept) ** 2)).sum(1)
     return mean * change, variance * np.maximum(square - (mean * z) ** 2, 0)
 
