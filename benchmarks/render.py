@@ -17,7 +17,7 @@ from benchmarks._page import figure, folded, measured_with, shown, write_between
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
-from benchmarks.studies import disclosure, power
+from benchmarks.studies import disclosure, interventions, power
 
 PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "benchmarks/generation.md": ("generation", "augmentation"),
@@ -31,7 +31,7 @@ PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "user_guide/large_data.md": ("shards",),
 }
 IN_README = re.compile(r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|published-(?!cfgen).*(?<!iid)")
-STUDIES = {"study-disclosure": disclosure, "study-power": power}
+STUDIES = {"study-disclosure": disclosure, "study-interventions": interventions, "study-power": power}
 SUMMARY, NOTHING = "benchmarks.md", "Not measured yet."
 
 

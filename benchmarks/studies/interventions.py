@@ -22,9 +22,9 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
 
-from benchmarks._data import FOLDER, KANG, LABEL
+from benchmarks._data import FOLDER, LABEL
 from benchmarks._data import split as stratified_split
-from benchmarks._dose_task import dose_scores, simulated_cells
+from benchmarks._dose_task import SPANS, dose_scores, simulated_cells
 from benchmarks._perturbation_data import (
     CONTEXT,
     CONTROL,
@@ -46,23 +46,22 @@ from benchmarks._perturbation_transfer import _Means
 from benchmarks._tables import markdown, summary
 from benchmarks._variants import Run, study_options, study_runs
 from benchmarks.generation import timed
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics import ExpressionSpace, classifier_auc, pearson_delta
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 REAL, NO_NETWORK, VARIANTS = "real cells", "transfer alone", ("effect", "embedding", "label")
 N_TRAINING_STEPS, N_GENES, N_CELLS, N_TREES = 500, 1000, 400, 50
 N_PLANTED, SHARE, FOCAL = 20, 0.25, "ADL"  # genes of each kind, thinned share, cell type with changes of its own
-DEFAULT_LENGTH = "kang, default length"
 SETUP = {"labels_key": CONTEXT, "perturbation_key": RESPONSE}
-FOLDERS = {"zhao": (ZHAO, "condition", "donor"), "papalexi": (PAPALEXI, "perturbation", None)}
+FILES = {"zhao": (ZHAO, "condition", "donor"), "papalexi": (PAPALEXI, "perturbation", None)}
 KNOCK_OUTS, DOSE_KINDS = ("STAT1", "IFNGR2", "JAK2"), {"effect": "sinusoidal", "embedding": "embedding"}
 
 
 def fit(fold: Fold, variant: str, seed: int, *, quick: bool) -> tuple[TokenDiffusion, float]:
-    """Train a variant for the number of steps, or by default; return seconds of training, too."""
+    """Train a variant for the number of steps; return seconds of training, too."""
     network = NetworkOptions(intervention="embedding" if variant == "embedding" else "effect")
-    n_epochs = None if fold.name == DEFAULT_LENGTH else epochs(fold.train.n_obs, quick=quick)
-    return timed(lambda: trained_model(fold, seed, n_epochs, network=network))
+    return timed(lambda: trained_model(fold, seed, epochs(fold.train.n_obs, quick=quick), network=network))
 
 
 def epochs(n_cells: int, *, quick: bool) -> int:
@@ -87,16 +86,16 @@ def described(adata: AnnData, response: str, context: str | None) -> AnnData:
 
 def measured_fold(task: str, seed: int) -> tuple[Fold, AnnData]:
     """Held-out cells of measured contexts and responses, and other real cells."""
-    if task.startswith("kang"):
+    if task == "kang":
         cells = described(kang_cells(FOLDER), "condition", "cell_type")
     else:
-        file, response, context = FOLDERS[task]
+        file, response, context = FILES[task]
         cells = described(read(FOLDER, file), response, context)
     if task == "papalexi":
         frequent = cells.obs[RESPONSE].value_counts().drop("unassigned").index[:7]  # and the control
         cells = cells[cells.obs[RESPONSE].isin(frequent)]
         cells = cells[np.sort(np.random.default_rng(seed).permutation(cells.n_obs)[:5000])].copy()
-    parts = stratified_split(cells, task, seed, N_GENES if task.startswith("kang") else None)
+    parts = stratified_split(cells, task, seed, N_GENES if task == "kang" else None)
     pairs = parts.held_out.obs.loc[parts.held_out.obs[RESPONSE] != CONTROL, [RESPONSE, CONTEXT]].drop_duplicates()
     targets = [Target(*pair, {}) for pair in pairs.itertuples(index=False)]
     setup = {"perturbation_key": RESPONSE} if task == "papalexi" else SETUP
@@ -126,7 +125,7 @@ def measured_scores(task: str, seed: int, variants: Sequence[str], *, quick: boo
         return found | agreement(*changes)
 
     yield REAL, {"scores": scores(other) | {"seconds": 0.0}}
-    for variant in variants if task.startswith("kang") else [name for name in variants if name != "label"]:
+    for variant in variants if task == "kang" else [name for name in variants if name != "label"]:
         fold, columns = with_setup(whole, variant)
         model, seconds = fit(fold, variant, seed, quick=quick)
         table = fold.real.obs[columns].astype(str).reset_index(drop=True)
@@ -138,8 +137,7 @@ def planted_scores(seed: int, variants: Sequence[str], *, quick: bool) -> Iterat
     """Mean log2 fold changes, in the planted direction, where 2 or 0 is true."""
     cells, rng = described(read(FOLDER, PACKER), "cell_type", "cell_type"), np.random.default_rng(seed)
     cells = cells[cells.obs[CONTEXT] != "AWC_ON"]  # nine cells
-    order = np.argsort(-np.asarray(cells.X.mean(0)).ravel())
-    cells = cells[:, order[:N_GENES]].copy()
+    cells = cells[:, np.argsort(-np.asarray(cells.X.mean(0)).ravel())[:N_GENES]].copy()
     cells.obs[RESPONSE] = np.where(rng.integers(2, size=cells.n_obs) == 1, "treated", CONTROL)
     described(cells, RESPONSE, CONTEXT)
     genes = 20 + rng.permutation(180)[: 2 * N_PLANTED].reshape(2, -1)  # own, shared: well expressed
@@ -200,30 +198,21 @@ def unmeasured_scores(task: str, seed: int, variants: Sequence[str], *, quick: b
     means = [plain.get_mean_response(target.conditions).to_numpy()[0] for target in fold.targets]
     yield NO_NETWORK, {"scores": agreement(real, means) | {"seconds": 0.0}}
 
-    def change(after: AnnData, before: AnnData) -> NDArray[np.float64]:
-        both = [_Means(cells).expression.mean(0) for cells in map(relabelled, (after, before))]
-        return np.asarray(both[0] - both[1], dtype=np.float64).ravel()
-
     for variant in [name for name in variants if name != "label"]:
         model, seconds = fit(fold, variant, seed, quick=quick)
         changes: dict[str, list[NDArray]] = {"_generate": [], "_transferred": [], "_network": []}
         for target in fold.targets:
             untreated = {**target.conditions, key: CONTROL}
             after, before = (model.generate(asked, N_CELLS, **options) for asked in (target.conditions, untreated))
-            start = start_cells(fold, target, N_CELLS, seed)
-            change_key = {key: target.conditions[key]}
-            moved = plain.predict_perturbation(before, change_key, **options)
-            network = model.predict_perturbation(None, change_key, indices=start, source="network", **options)
+            start, treatment = start_cells(fold, target, N_CELLS, seed), {key: target.conditions[key]}
+            moved = plain.predict_perturbation(before, treatment, **options)
+            network = model.predict_perturbation(None, treatment, indices=start, source="network", **options)
             pairs = ((after, before), (moved, before), (network, fold.train[start]))
             for name, pair in zip(changes, pairs, strict=True):
-                changes[name].append(change(*pair))
+                ends = [np.asarray(log_normalise(cells.X).mean(0)).ravel() for cells in pair]
+                changes[name].append(ends[0] - ends[1])
         scores = {k: v for name, found in changes.items() for k, v in agreement(real, found, name).items()}
         yield variant, {"scores": scores | {"seconds": seconds}}
-
-
-def relabelled(cells: AnnData) -> AnnData:
-    """Cells with the columns that means need."""
-    return AnnData(cells.X, obs=pd.DataFrame({RESPONSE: "", CONTEXT: ""}, index=cells.obs_names))
 
 
 def dose_errors(seed: int, variants: Sequence[str], *, quick: bool) -> Iterator[tuple[str, Run]]:
@@ -235,25 +224,22 @@ def dose_errors(seed: int, variants: Sequence[str], *, quick: bool) -> Iterator[
             frame, seconds = timed(lambda kind=kind: dose_scores(cells, [kind], settings, seed))
             errors = frame.groupby(["prediction", "span"])["rmse"].mean()
             names = {"network": kind, "default": f"{kind}: transferred"}
-            spans = ("seen", "between", "beyond")
-            scores = {f"rmse_{s}_{how}": errors[name, s] for how, name in names.items() for s in spans}
+            scores = {f"rmse_{span}_{how}": errors[name, span] for how, name in names.items() for span in SPANS}
             yield variant, {"scores": scores | {"seconds": seconds}}
 
 
-TASKS = ("kang", DEFAULT_LENGTH, "planted", "zhao", "papalexi", "kang-b", "norman", "dose", "papalexi-genes")
+TASKS = ("kang", "planted", "zhao", "papalexi", "kang-b", "norman", "dose", "papalexi-genes")
 
 
 def table(runs: Sequence[Run]) -> str:
     """A row a task and score, a column a variant: medians and ranges over seeds."""
     last = {(run["data"], run["variant"], run["seed"]): run["scores"] for run in runs}
-    frame = pd.DataFrame([(*key[:2], name, of[name]) for key, of in last.items() for name in of], columns=list("dvsx"))
-    columns = (*VARIANTS, NO_NETWORK, REAL)
-    rows = []
-    for task, score in sorted({*zip(frame["d"], frame["s"], strict=True)}, key=lambda pair: TASKS.index(pair[0])):
-        own = frame[(frame["d"] == task) & (frame["s"] == score)].groupby("v")["x"]
-        values = {name: group.to_numpy() for name, group in own}
-        digits = 0 if score == "seconds" else 3
-        rows.append([task, score, *(summary(values.get(name, [np.nan]), digits) for name in columns)])
+    values = [(*key[:2], name, of[name]) for key, of in last.items() for name in of if name != "seconds"]
+    frame = pd.DataFrame(values, columns=["d", "v", "s", "x"])
+    columns, rows = (*VARIANTS, NO_NETWORK, REAL), []
+    for task, score in frame[["d", "s"]].drop_duplicates().itertuples(index=False):
+        own = frame[(frame["d"] == task) & (frame["s"] == score)]
+        rows.append([task, score, *(summary(own.loc[own["v"] == name, "x"], 3) for name in columns)])
     return markdown(["data", "score", *columns], rows)
 
 
@@ -265,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def measured(task: str, seed: int) -> Iterator[tuple[str, Run]]:
         if task in other:
             return other[task](seed, options.variants, quick=options.quick)
-        scores = measured_scores if task in ("kang", DEFAULT_LENGTH, *FOLDERS) else unmeasured_scores
+        scores = measured_scores if task in ("kang", *FILES) else unmeasured_scores
         return scores(task, seed, options.variants, quick=options.quick)
 
     print(table(study_runs(options, "study-interventions.jsonl", measured)))
