@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
@@ -94,6 +95,9 @@ class Denoiser(ConditionedDenoiser):
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
         self.limit = PriorLimit(sizes)
+        # A direct path from conditions to genes, because a response of few genes is too faint to pass through tokens.
+        self.condition_readout = nn.Linear(size.conditioning_dim, n_vars, bias=False)
+        nn.init.zeros_(self.condition_readout.weight)
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
         return TokenNetwork(n_vars, size)
@@ -102,10 +106,13 @@ class Denoiser(ConditionedDenoiser):
         """Sum the molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
         return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
-    def label_scores(self, conditions: Given) -> dict[str, Tensor]:
-        """Return the fixed offsets ``(cells, genes)`` of rare labels, by condition; empty without rare labels."""
-        offsets = self.label_offsets
-        return {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
+    def condition_scores(self, conditions: Given, embedded: EmbeddedConditions) -> dict[str, Tensor]:
+        """Return gene scores ``(cells, genes)`` of conditions alone: trained read-out, and offsets of rare labels."""
+        if not self.embed.names:
+            return {}
+        vectors, offsets = embedded.vectors, self.label_offsets
+        scores = {"conditions": self.condition_readout(F.silu(vectors if vectors.ndim == 2 else vectors.sum(1)))}
+        return scores | ({offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {})
 
     def bind(self, conditions: Given) -> MoleculePredictor:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
@@ -115,13 +122,13 @@ class Denoiser(ConditionedDenoiser):
     def bind_scores(self, conditions: Given) -> Callable[[Tensor, Tensor], GeneScores]:
         """Bind conditions; the predictor returns gene scores before the urn term is added."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
-        offsets = self.label_scores(conditions)
+        of_conditions = self.condition_scores(conditions, embedded)
 
         def predict(state: Tensor, library: Tensor) -> GeneScores:
             present = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             scores: GeneScores = self.network(present, self.library(present), library, *embedded)
             logits = scores.logits
-            for score in offsets.values():
+            for score in of_conditions.values():
                 logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place to save memory
             return scores._replace(logits=logits)
 

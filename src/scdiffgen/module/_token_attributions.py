@@ -14,7 +14,7 @@ class Contributions(NamedTuple):
 
     total: Tensor  # (cells, genes)
     tokens: Tensor  # (cells, tokens, genes)
-    conditions: dict[str, Tensor]  # (cells, genes): offsets of rare labels
+    conditions: dict[str, Tensor]  # (cells, genes): read-out of conditions, and offsets of rare labels
     constant: Tensor  # (genes,)
 
 
@@ -24,13 +24,13 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     readout = denoiser.network.readout
     library = denoiser.library(counts)
     embedded = denoiser.embed_conditions(conditions, len(library))
-    weights = readout.loadings()
+    of_conditions, weights = denoiser.condition_scores(conditions, embedded), readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, *embedded))
     return Contributions(
         total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
-        conditions={name: _centred(scores)[:, genes] for name, scores in denoiser.label_scores(conditions).items()},
+        conditions={name: _centred(scores)[:, genes] for name, scores in of_conditions.items()},
         constant=_centred(readout.bias[None])[0, genes],
     )
 
