@@ -1,12 +1,14 @@
-"""Compare an effect network for perturbations with perturbations that are embedded like all other conditions.
+"""Compare perturbations that are registered as such with labels, in measured and unmeasured conditions.
 
 ``python -m benchmarks.studies.interventions --seeds 0 1 2 --threads 1``
 
 On Kang 2018, Zhao 2021 and Papalexi 2021, generated cells are compared with held-out cells of the same contexts and
 perturbations. In neurons of Packer 2019, 20 genes change fourfold in one cell type and 20 others in all. Stimulated B
 cells, five pairs of Norman 2019 and one knock-out of Papalexi 2021 (another for each seed) are held out entirely, as
-are doses of simulated cells. Models of a task are trained for the same number of steps. The variant *label* has one
-label for cell type and treatment together; *transfer alone* is the mean response, which needs no network.
+are doses of simulated cells. Models of a task are trained for the same number of steps, or by default. The variant
+*label* has one label for cell type and treatment together; *transfer alone* is the mean response, which needs no
+network. *effect* and *embedding* are earlier forms (decision 35): a second network for perturbations that saw no label,
+and embedded perturbations without a direct path to genes and without transfer.
 """
 
 from __future__ import annotations
@@ -48,20 +50,22 @@ from benchmarks._variants import Run, study_options, study_runs
 from benchmarks.generation import timed
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics import ExpressionSpace, classifier_auc, pearson_delta
-from scdiffgen.model import NetworkOptions, TokenDiffusion
+from scdiffgen.model import TokenDiffusion
 
-REAL, NO_NETWORK, VARIANTS = "real cells", "transfer alone", ("effect", "embedding", "label")
+REAL, NO_NETWORK, BY_DEFAULT = "real cells", "transfer alone", ", default length"
+VARIANTS = ("perturbation", "label", f"perturbation{BY_DEFAULT}", f"label{BY_DEFAULT}")
+EARLIER = ("effect", "embedding")
 N_TRAINING_STEPS, N_GENES, N_CELLS, N_TREES = 500, 1000, 400, 50
 N_PLANTED, SHARE, FOCAL = 20, 0.25, "ADL"  # genes of each kind, thinned share, cell type with changes of its own
 SETUP = {"labels_key": CONTEXT, "perturbation_key": RESPONSE}
 FILES = {"zhao": (ZHAO, "condition", "donor"), "papalexi": (PAPALEXI, "perturbation", None)}
-KNOCK_OUTS, DOSE_KINDS = ("STAT1", "IFNGR2", "JAK2"), {"effect": "sinusoidal", "embedding": "embedding"}
+KNOCK_OUTS, DOSE_KINDS = ("STAT1", "IFNGR2", "JAK2"), {"perturbation": "sinusoidal"}
 
 
 def fit(fold: Fold, variant: str, seed: int, *, quick: bool) -> tuple[TokenDiffusion, float]:
     """Train a variant for the number of steps; return seconds of training, too."""
-    network = NetworkOptions(intervention="embedding" if variant == "embedding" else "effect")
-    return timed(lambda: trained_model(fold, seed, epochs(fold.train.n_obs, quick=quick), network=network))
+    by_default = variant.endswith(BY_DEFAULT) and not quick
+    return timed(lambda: trained_model(fold, seed, None if by_default else epochs(fold.train.n_obs, quick=quick)))
 
 
 def epochs(n_cells: int, *, quick: bool) -> int:
@@ -71,7 +75,7 @@ def epochs(n_cells: int, *, quick: bool) -> int:
 
 def with_setup(fold: Fold, variant: str) -> tuple[Fold, list[str]]:
     """Register one label if that is the variant; return the registered columns, too."""
-    setup = {"labels_key": LABEL} if variant == "label" else dict(fold.setup)
+    setup = {"labels_key": LABEL} if variant.startswith("label") else dict(fold.setup)
     return Fold(fold.name, fold.train, fold.real, fold.targets, setup), list(setup.values())
 
 
@@ -125,7 +129,7 @@ def measured_scores(task: str, seed: int, variants: Sequence[str], *, quick: boo
         return found | agreement(*changes)
 
     yield REAL, {"scores": scores(other) | {"seconds": 0.0}}
-    for variant in variants if task == "kang" else [name for name in variants if name != "label"]:
+    for variant in variants:
         fold, columns = with_setup(whole, variant)
         model, seconds = fit(fold, variant, seed, quick=quick)
         table = fold.real.obs[columns].astype(str).reset_index(drop=True)
@@ -168,7 +172,7 @@ def planted_scores(seed: int, variants: Sequence[str], *, quick: bool) -> Iterat
         }
 
     yield REAL, {"scores": scores(cells) | {"seconds": 0.0}}
-    for variant in [name for name in variants if name != "label"]:
+    for variant in variants:
         fold, columns = with_setup(Fold("planted", cells, cells[:0], [], SETUP), variant)
         model, seconds = fit(fold, variant, seed, quick=quick)
         obs = cells.obs[[*SETUP.values(), LABEL]].drop_duplicates().loc[lambda of: of.index.repeat(N_CELLS)]
@@ -198,7 +202,7 @@ def unmeasured_scores(task: str, seed: int, variants: Sequence[str], *, quick: b
     means = [plain.get_mean_response(target.conditions).to_numpy()[0] for target in fold.targets]
     yield NO_NETWORK, {"scores": agreement(real, means) | {"seconds": 0.0}}
 
-    for variant in [name for name in variants if name != "label"]:
+    for variant in [name for name in variants if not name.startswith("label")]:
         model, seconds = fit(fold, variant, seed, quick=quick)
         changes: dict[str, list[NDArray]] = {"_generate": [], "_transferred": [], "_network": []}
         for target in fold.targets:
@@ -236,7 +240,7 @@ def table(runs: Sequence[Run]) -> str:
     last = {(run["data"], run["variant"], run["seed"]): run["scores"] for run in runs}
     values = [(*key[:2], name, of[name]) for key, of in last.items() for name in of if name != "seconds"]
     frame = pd.DataFrame(values, columns=["d", "v", "s", "x"])
-    columns, rows = (*VARIANTS, NO_NETWORK, REAL), []
+    columns, rows = [name for name in (*EARLIER, *VARIANTS, NO_NETWORK, REAL) if (frame["v"] == name).any()], []
     for task, score in frame[["d", "s"]].drop_duplicates().itertuples(index=False):
         own = frame[(frame["d"] == task) & (frame["s"] == score)]
         rows.append([task, score, *(summary(own.loc[own["v"] == name, "x"], 3) for name in columns)])
