@@ -111,9 +111,10 @@ def test_codes_distinguish_missing_from_absent_and_interventions_come_last(condi
         [3, 1, absent, absent, missing, missing],
     ]
     np.testing.assert_array_equal(conditions.codes(SPECS), expected)
-    contexts, interventions = conditions.split_interventions(SPECS)
-    np.testing.assert_array_equal(np.hstack([contexts, interventions]), expected)
-    assert interventions.shape == (4, 2) and conditions.split_interventions([AGE])[1].shape == (4, 0)
+    contexts, interventions, _ = conditions.groups(SPECS)
+    np.testing.assert_array_equal(contexts, np.array(expected)[:, :4])
+    np.testing.assert_array_equal(interventions, -np.sort(-np.array(expected)[:, 4:], axis=1))
+    assert interventions.shape == (4, 2) and conditions.groups([AGE]).interventions.shape == (4, 0)
     others = conditions.without(["drugs"]).codes(SPECS)
     assert (others[:, 4:] == missing).all()
     np.testing.assert_array_equal(others[:, :4], contexts)

@@ -50,7 +50,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
 def test_contributions_add_up_to_what_the_network_predicts(trained: Example, contributions: AnnData) -> None:
     adata, model = trained
     terms = contributions.uns["terms"]
-    assert terms == ["token_1", "token_2", "token_3", "cell_type"]
+    assert terms == ["token_1", "token_2", "token_3", "conditions", "cell_type"]
     total = sum(contributions.layers[term] for term in terms) + contributions.var["baseline"].to_numpy()
     np.testing.assert_allclose(total, log_rates(model, adata), atol=2e-5)
     np.testing.assert_array_equal(contributions.X, log_rates(model, adata))
@@ -131,12 +131,12 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
         np.testing.assert_allclose(gradient.loc[gene], slope, rtol=1e-3, atol=1e-5)
 
 
-def test_a_model_with_all_tokens_held_says_the_same_of_all_cells_but_for_offsets_of_labels(
+def test_a_model_with_all_tokens_held_says_the_same_of_all_cells_but_for_terms_of_conditions(
     trained: Example, contributions: AnnData
 ) -> None:
     held = trained[1].hold_tokens(["token_1", "token_2", "token_3"]).get_token_contributions()
     expected = np.broadcast_to(contributions.var["baseline"], held.shape)
-    np.testing.assert_allclose(held.X - held.layers["cell_type"], expected, atol=2e-5)
+    np.testing.assert_allclose(held.X - held.layers["cell_type"] - held.layers["conditions"], expected, atol=2e-5)
 
 
 def test_levels_move_the_genes_by_the_loadings(trained: Example) -> None:

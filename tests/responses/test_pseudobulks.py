@@ -71,7 +71,8 @@ def test_moments_are_those_of_pandas(cells: tuple, bulks: Pseudobulks) -> None:
         if Code.MISSING in key[:2]:
             continue
         assert bulks.n_cells[row] == SIZES[key] >= MIN_CELLS
-        np.testing.assert_allclose(bulks.log_mean[row], log.mean().loc[key], rtol=1e-5)
+        if key[2] == NONE:  # means of treated cells are at the depth of untreated ones
+            np.testing.assert_allclose(bulks.log_mean[row], log.mean().loc[key], rtol=1e-5)
         np.testing.assert_allclose(bulks.log_variance[row], log.var(ddof=0).loc[key], rtol=1e-3)
         np.testing.assert_allclose(bulks.share[row], shares.loc[key], rtol=1e-5)
         np.testing.assert_allclose(bulks.log_library[row], sizes.loc[key], rtol=1e-5)
@@ -102,7 +103,7 @@ def test_cells_of_small_groups_are_pooled_and_else_left_out(cells: tuple, bulks:
     mean = np.log1p(1e4 * cells[0].toarray() / cells[0].toarray().sum(1, keepdims=True))
     rows = (cells[1]["type"] == 1) & (cells[1]["drug"] == DRUG)
     at = [*groups].index((1, Code.MISSING, DRUG))
-    np.testing.assert_allclose(bulks.log_mean[at], mean[rows].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(bulks.log_mean[at], mean[rows].mean(0), atol=0.2)  # at the depth of untreated cells
 
 
 def test_no_array_holds_a_sum_over_few_cells(cells: tuple, bulks: Pseudobulks) -> None:
@@ -139,8 +140,8 @@ def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_is_kept(seed: in
 def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     codes = np.array([[5, 6], [6, 5], [6, 5], [NONE, 5], [5, NONE]])
     doses = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [0.0, 3.0], [3.0, 0.0]])
-    groups, group_of = GroupTable(np.zeros((5, 1), int), codes, doses).distinct()
-    assert len(groups.doses) == 3 and group_of[0] == group_of[1] != group_of[2] and group_of[3] == group_of[4]
+    groups, _, group_of = GroupTable.of(np.zeros((5, 1), int), codes, doses).distinct()
+    assert groups.n_rows == 3 and group_of[0] == group_of[1] != group_of[2] and group_of[3] == group_of[4]
     assert groups.treatment(group_of[2]) == {6: 1.0, 5: 2.0} and groups.treatment(group_of[3]) == {5: 3.0}
 
 

@@ -91,11 +91,11 @@ def test_left_out_responses_give_correlations_and_gain() -> None:
     assert found.gain == pytest.approx(1 - errors / ((truths - mean) ** 2).sum()) and found.gain > 0.7
 
 
-@pytest.mark.parametrize(("good", "ahead"), [(0.3, True), (1.0, False)])
-def test_a_prediction_is_ahead_beyond_the_noise_of_left_out_responses_alone(good: float, ahead: bool) -> None:
+@pytest.mark.parametrize(("signal", "ahead"), [(1.0, True), (0.0, False)])
+def test_a_prediction_is_ahead_beyond_the_noise_of_left_out_responses_alone(signal: float, ahead: bool) -> None:
     rng = np.random.default_rng(3)
     truths = rng.normal(size=(6, 40))
-    made = np.stack([0 * truths, truths + good * np.sign(rng.normal(size=truths.shape)) * 1.5], 1)
+    made = np.stack([0 * truths, signal * truths + 0.5 * rng.normal(size=truths.shape)], 1)
     left_out = [(named(each), truth) for each, truth in zip(made, truths, strict=True)]
     assert stack(named(made[0]), left_out, "transferred").is_ahead is ahead
     same = [(named(each[[0, 0]]), truth) for each, truth in zip(made, truths, strict=True)]
@@ -131,8 +131,8 @@ def test_a_measured_change_lies_between_itself_and_the_prediction() -> None:
     np.testing.assert_allclose(exact.change, own, atol=1e-6)
     assert exact.weights[OWN] == pytest.approx(1) and exact.half_width.max() < 1e-4 and exact.source == "own"
     noise = shrink_towards(own, np.full(200, 1e6), prediction(others))
-    np.testing.assert_allclose(noise.change, others)
-    assert noise.weights == pytest.approx({OWN: 0.0, "a": 1.0})
+    np.testing.assert_allclose(noise.change, others, atol=0.1)
+    assert noise.weights == pytest.approx({OWN: 0.0, "a": 1.0}, abs=0.03)
     between = shrink_towards(own, np.full(200, 0.5), prediction(others))
     assert ((between.change - own) * (between.change - others) <= 1e-12).all()
     assert 0 < between.weights[OWN] < 1 and sum(between.weights.values()) == pytest.approx(1)

@@ -144,6 +144,7 @@ def sampler_of(
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)
     draws: Sequence[CountDraw] = ()
-    if isinstance(model.module, JointThinningModule) and library_size is None:
+    is_treated = bool(model.module.intervention_names)  # the regression does not know treatments
+    if isinstance(model.module, JointThinningModule) and library_size is None and not is_treated:
         draws = training_summary(model).imputer.count_draws(modalities(model), model.module.blocks)
     return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size, draws)

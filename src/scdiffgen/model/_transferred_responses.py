@@ -163,8 +163,8 @@ def build_response_model(
     sizes, (name, *_) = modality_sizes(module), module.intervention_names
     features, names = module.features_of(name), context_names(module.specs)
     vectors = None if features is None else features.cpu().numpy()
-    batches = batch_columns(module.specs)
-    predictors = [x if x is None else ResponsePredictor(x, vectors, batches, names) for x in bulks]
+    columns = [columns_of(module.specs, key) for key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
+    predictors = [x and ResponsePredictor(x, vectors, columns[0], names, columns[1]) for x in bulks]
     return ResponseModel(predictors, sizes, module.specs, number_edges(conditions, module.specs))
 
 
@@ -177,7 +177,7 @@ def pseudobulks(
 ) -> list[Pseudobulks | None]:
     """Compute pseudobulks of each modality, appended to those of a reference; None if they need too much memory."""
     sizes, groups = modality_sizes(module), response_groups(conditions, module.specs, edges)
-    batches, ends = batch_columns(module.specs), np.cumsum([0, *sizes])
+    batches, ends = columns_of(module.specs, REGISTRY_KEYS.BATCH), np.cumsum([0, *sizes])
     library = None
     if len(sizes) > 1:
         library = np.concatenate([module.library(counts).cpu().numpy() for counts, _ in cells])
@@ -249,10 +249,10 @@ def context_names(specs: Sequence[ConditionSpec]) -> list[str]:
     return coded + [spec.name for spec in context if spec.is_number]
 
 
-def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
-    """Return the batch columns of the codes of cell contexts."""
-    batches = {spec.name for spec in specs if spec.registry_key == REGISTRY_KEYS.BATCH}
-    return [column for column, name in enumerate(context_names(specs)) if name in batches]
+def columns_of(specs: Sequence[ConditionSpec], key: str) -> list[int]:
+    """Return the columns of the codes of cell contexts that hold a registered field."""
+    named = {spec.name for spec in specs if spec.registry_key == key}
+    return [column for column, name in enumerate(context_names(specs)) if name in named]
 
 
 def check_of(response: JointResponse | None) -> str:

@@ -104,7 +104,9 @@ class ResponseEstimator:
             raise ValueError("`counts` has no group of 20 cells that share their labels: pass more cells.")
         sums.add(cells)
         vectors = None if features is None else np.stack([np.asarray(features[name], dtype=float) for name in names])
-        return cls(ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"]), names, coded[0][0].tolist())
+        return cls(
+            ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"], [0]), names, coded[0][0].tolist()
+        )
 
     def predict(self, treatment: str, context: object = None, dose: float = 1.0) -> Prediction | None:
         """Predict the change of mean log expression in a context; ``None`` if no data predict it.

@@ -80,6 +80,7 @@ class ResponsePredictor:
     features: np.ndarray | None = None  # (interventions, features)
     batches: Sequence[int] = ()
     names: Sequence[str] = ()  # names of the conditions in the columns of contexts
+    labels: Sequence[int] = ()  # columns of labels, such as cell types
     comparisons: Comparisons = field(init=False, repr=False, compare=False)
     _known: dict[object, Response | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -159,14 +160,17 @@ class ResponsePredictor:
             if n_cells is None or measured is None:
                 continue
             gives_batch = (context[list(table.batches)] != Code.MISSING).any()
-            if treated is not None and (len(columns) < len(levels[0]) or (measured.confounded and gives_batch)):
+            has_label = not np.isin(self.labels, np.setdiff1d(levels[0], columns)).any()
+            is_coarser = len(columns) < len(levels[0]) and has_label  # other labels are no controls
+            if treated is not None and (is_coarser or (measured.confounded and gives_batch)):
                 return self._confounded(context, treated, n_cells)
             row = measured.row(context[columns])
             others = measured if row is None else measured.without(row)
             priors = [others.predict(*table.means(n_cells))] if len(others.change) else []
             if row is None:
                 return priors[0]
-            return self._own(context, columns, treatment, measured, row, priors)
+            own = self._own(context, columns, treatment, measured, row, priors)
+            return own if len(columns) == len(levels[0]) else replace(own, source="transferred")  # of coarser contexts
         return None
 
     def _own(
