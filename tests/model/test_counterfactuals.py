@@ -123,6 +123,7 @@ def test_a_treated_cell_keeps_what_the_treatment_does_not_concern(dosed: TokenDi
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
     own = dosed.adata.X[controls]
     coupled = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls).X.toarray()
+    grown = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, keep=0.0).X.toarray()
     assert coupled[:, 0].mean() > 2 * own[:, 0].mean()
     network = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, source="network")
     np.testing.assert_array_equal(library(network), own.sum(1))

@@ -164,7 +164,7 @@ def build_response_model(
     features, names = module.features_of(name), context_names(module.specs)
     vectors = None if features is None else features.cpu().numpy()
     columns = [columns_of(module.specs, key) for key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
-    predictors = [x and ResponsePredictor(x, vectors, columns[0], names, columns[1]) for x in bulks]
+    predictors = [None if x is None else ResponsePredictor(x, vectors, columns[0], names, columns[1]) for x in bulks]
     return ResponseModel(predictors, sizes, module.specs, number_edges(conditions, module.specs))
 
 
