@@ -73,7 +73,7 @@ hierarchy_keys
 categorical_covariate_keys
     Columns of ``obs`` with further categories, such as sex or disease; conditions of these names.
 continuous_covariate_keys
-    Columns of ``obs`` with numbers, such as age or time. With ``perturbation_key``, responses are not transferred.
+    Columns of ``obs`` with numbers, such as age or time. Responses are compared in at most eight bins of each.
 text_key
     Column of text descriptions, such as ``"naive T cell, day 3"``, which a pretrained sentence encoder embeds
     (``pip install 'scdiffgen[text]'``). Cells can be generated for descriptions that no training cell has.

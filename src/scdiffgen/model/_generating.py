@@ -68,20 +68,25 @@ class Generating(BaseModelClass):
     ) -> AnnData | MuData:
         """Generate cells under given conditions.
 
-        If a cell context was never measured with a perturbation, untreated cells are sampled, and the response of other
-        contexts is transferred to them (:meth:`predict_perturbation`) at their library sizes. Protein tags of a MuData
-        are drawn by regression on the generated RNA (:meth:`generate_modality`), unless ``library_size`` is given or
-        the model has perturbations.
+        The network draws cells of contexts with at least 20 training cells of the requested perturbation. For other
+        contexts, it draws untreated cells, whose library sizes are multiplied by the ratio of the response, and the
+        transferred response is applied to them (:meth:`predict_perturbation`). Protein tags of a MuData are drawn by
+        regression on the generated RNA (:meth:`generate_modality`), unless ``library_size`` is given.
 
         Returns
         -------
         New cells, a MuData if the model was registered with one. ``.X`` holds integer counts (CSR). ``.obs`` holds all
         registered conditions; ``drawn_conditions``, the names of conditions that were not requested but drawn from
         training cells; ``unseen_in_training``, whether no training cell had all requested categories (numbers are not
-        compared); and for treated cells ``response_check`` and ``response_source`` as in :meth:`predict_perturbation`,
-        or ``"sampled"`` by a network that was trained on cells of the requested conditions.
+        compared); and for treated cells ``response_check`` and ``response_source`` as in :meth:`predict_perturbation`;
+        ``"own"`` cells are drawn by the network, which was trained on cells of the requested conditions.
 
         {raises_request}
+
+        Warns
+        -----
+        UserWarning
+            If nothing is known of the response of a requested context.
 
         Examples
         --------

@@ -52,10 +52,10 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict given cells under other conditions, such as a perturbation.
 
-        *Transfer*: if only perturbations change, a response measured in training cells (a change of mean log
-        expression) is transferred. Binomial thinning removes molecules of down-regulated genes; Poisson counts are
-        added for up-regulated genes, so other counts of a cell stay. If no data predict the response, the effect
-        network predicts it from a few molecules of the cell; the network also predicts changes of batch.
+        *Transfer*: if only perturbations change, a response (a change of mean log expression) is predicted from
+        training cells of the same context or of others, and applied. Binomial thinning removes molecules of
+        down-regulated genes; Poisson counts are added for up-regulated genes, so other counts of a cell stay. If no
+        data predict the response, the network changes the cell; the network also predicts changes of batch.
 
         *Resampling* (``keep``): the cell is thinned to a share of its molecules and completed under the new conditions.
         Processes with Gaussian noise add noise and remove it instead.
@@ -69,20 +69,21 @@ class Responding(BaseModelClass):
         keep
             Share of the molecules (or of the variance, with Gaussian noise) that a cell keeps before resampling, in
             [0, 1). A larger share keeps more of the cell and weakens the response. ``None`` couples cells if only
-            perturbations with effects change, or only the batch; otherwise it is 0.
+            perturbations change, or only the batch; otherwise it is 0.
         source
-            ``"auto"`` transfers responses measured in a context with at least 20 treated and 20 untreated cells.
-            ``"network"`` uses the effect network alone, as models with continuous covariates always do.
+            ``"auto"`` applies responses measured in contexts with at least 20 treated and 20 untreated cells.
+            ``"network"`` uses the network alone.
         guidance_scale
-            As in :meth:`generate`; for a perturbation, the factor of its effect.
+            As in :meth:`generate`; for a perturbation, the factor of the transferred response.
 
         Returns
         -------
         One predicted cell per given cell, with its name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions
         and ``unseen_in_training`` as in :meth:`generate`, without summaries of the former counts (``total_counts``).
-        ``response_source`` is ``"measured"``, ``"parts"`` (of a combination), ``"features"`` (of other perturbations),
-        ``"network"`` or ``"resampled"`` (new cells, or ``keep``). Unless resampled, ``response_check`` says whether
-        predictions of left-out responses were better than the plain mean of other responses.
+        ``response_source`` is ``"own"`` (cells of the context), ``"transferred"`` (other contexts or doses),
+        ``"parts"`` (of a combination), ``"features"`` (of other perturbations), ``"network"`` or ``"resampled"`` (new
+        cells, or ``keep``). Unless resampled, ``response_check`` says whether predictions of left-out responses were
+        better than the plain mean of other responses, by more than the standard error.
 
         {raises_cells}
         ValueError
@@ -91,7 +92,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If treatment and batch are confounded or change together, or fewer than three other contexts were measured.
+            If treatment and another condition are confounded or change together, or fewer than three other contexts
+            were measured.
 
         Examples
         --------
@@ -255,9 +257,9 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        One row per condition and one column per gene: change of the mean of log1p of counts per 10,000; NaN where the
-        network predicts the response. With ``interval``, columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and
-        a gene; low and high are NaN where no response can be left out.
+        One row per condition and one column per gene: change of the mean of log1p of counts per 10,000 at equal
+        sequencing depth; NaN where the network predicts the response. With ``interval``, columns are pairs of
+        ``"change"``, ``"low"`` or ``"high"`` and a gene; low and high are NaN where no response can be left out.
 
         {raises_request}
 
@@ -274,8 +276,8 @@ class Responding(BaseModelClass):
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Register unmeasured perturbations by their feature vectors, so that responses to them can be predicted.
 
-        Nothing is trained: the learned map from feature vectors to effects is applied to the new vectors. Half-maximal
-        doses are the median of those of the training perturbations. The new perturbations are saved with the model.
+        Nothing is trained: the learned embedding of feature vectors, and the regression of measured responses on them,
+        are applied to the new vectors. The new perturbations are saved with the model.
 
         Parameters
         ----------
