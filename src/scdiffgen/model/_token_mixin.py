@@ -139,9 +139,10 @@ class TokenReading(BaseModelClass):
     ) -> AnnData:
         r"""Decompose the predicted log-expression of each gene in each cell exactly into contributions of tokens.
 
-        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is relative
-        to its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`. All terms are centred over the
-        genes, because a constant added to the log-rates of all genes changes nothing.
+        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`, plus direct scores of the conditions.
+        The contribution of a token is relative to its mean over the training cells,
+        :math:`W_{k,g}^\top (h_k - \bar h_k)`. All terms are centred over the genes, because a constant added to the
+        log-rates of all genes changes nothing.
 
         Parameters
         ----------
