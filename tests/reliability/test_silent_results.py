@@ -52,7 +52,7 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     assert set(predict(model, {"cell_type": "a"}).obs["response_source"]) == {"resampled"}
     own = control[(model.adata.obs["batch"].iloc[control] == "x").to_numpy()]
     same_batch = predict(model, {**to_drug, "batch": "x"}, indices=own)
-    assert set(same_batch.obs["response_source"]) == {"measured"}
+    assert set(same_batch.obs["response_source"]) == {"own"}
 
 
 def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> No
     table = pd.DataFrame({"cell_type": ["a", "b", "b"], "drug": ["X", "X", "DMSO"], "dose": [1.0, 1.0, 0.0]})
     path = model.generate_to(tmp_path / "cells.h5ad", table, chunk_size=2, n_steps=2, silent=True)
     for cells in (model.generate(table, n_steps=2), read_h5ad(path)):
-        assert cells.obs["response_source"].astype(object).fillna("").tolist() == ["sampled", "measured", ""]
+        assert cells.obs["response_source"].astype(object).fillna("").tolist() == ["own", "transferred", ""]
     assert "drug with doses" in str(model)
     predicted = predict(model, {"drug": "X", "dose": 1.0}, indices=np.flatnonzero(measured.obs["cell_type"] == "b"))
-    assert set(predicted.obs["response_source"]) == {"measured"}
+    assert set(predicted.obs["response_source"]) == {"transferred"}
     assert "response_source" not in trained_model(adata, labels_key="cell_type").generate(n_cells=2, n_steps=2).obs
 
 
