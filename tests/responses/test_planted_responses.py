@@ -1,0 +1,84 @@
+"""Planted responses: one gene among many, arms of unequal depth, and treatments that are confounded with time."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from simulated_responses import log_mean
+
+from scdiffgen.conditions import GroupTable
+from scdiffgen.responses import PseudobulkSums, ResponseEstimator, ResponsePredictor
+
+N_GENES, N_CELLS = 600, 150
+
+
+def drawn(rng: np.random.Generator, rates: np.ndarray, depth: float, n_cells: int = N_CELLS) -> np.ndarray:
+    """Overdispersed counts ``(cells, genes)`` with a mean depth."""
+    return rng.poisson(depth * rates / rates.sum() * rng.gamma(6, 1 / 6, (n_cells, len(rates))))
+
+
+@pytest.mark.parametrize("n_treated", [1, 2, 3, 5])
+def test_a_knocked_out_gene_is_lost_in_measured_and_in_new_types(n_treated: int) -> None:
+    rng, counts, labels = np.random.default_rng(0), [], []
+    base = rng.gamma(1.5, 1, N_GENES) + 0.2
+    base[-1] = 3
+    for kind in range(6):
+        rates = base * np.where(np.arange(N_GENES) == kind, 20, 1)
+        for arm in ("control", "KO"):
+            if arm == "control" or kind < n_treated:
+                after = rates * np.where((np.arange(N_GENES) == N_GENES - 1) & (arm == "KO"), 0, 1)
+                counts.append(drawn(rng, after, 3000))
+                labels += [(kind, arm)] * N_CELLS
+    context, treatment = zip(*labels, strict=True)
+    estimator = ResponseEstimator.fit(np.vstack(counts), context, None, treatment)
+    for kind in (0, 5):
+        before = counts[2 * kind] if kind == 0 else counts[-1]
+        found, after = estimator.predict("KO", kind), estimator.apply(before, "KO", kind).toarray()
+        level = log_mean(before)[-1]
+        assert found.change[-1] == pytest.approx(-level, abs=0.15 * level)
+        assert after[:, -1].sum() < 0.05 * before[:, -1].sum()
+        assert (found.change[:-1] ** 2).sum() < 0.2 * found.change[-1] ** 2
+        assert found.is_ahead is not True or n_treated >= 3 or kind == 0
+
+
+@pytest.mark.parametrize("ratio", [1 / 3, 3.0])
+def test_depth_is_no_response_and_transfers_as_a_ratio(ratio: float) -> None:
+    """Nothing but depth differs between arms of three types; a fourth type was not treated."""
+    rng, counts, labels = np.random.default_rng(1), [], []
+    base = rng.gamma(1.5, 1, 200) + 0.2
+    for kind in range(4):
+        rates = base * np.where(np.arange(200) == kind, 10, 1)
+        for arm, depth in (("control", 1500.0), ("x", 1500.0 * ratio)):
+            if (kind, arm) != (3, "x"):
+                counts.append(drawn(rng, rates, depth))
+                labels += [(kind, arm)] * N_CELLS
+    context, treatment = zip(*labels, strict=True)
+    estimator = ResponseEstimator.fit(np.vstack(counts), context, None, treatment)
+    raw = log_mean(counts[1]) - log_mean(counts[0])
+    assert abs(raw.mean()) > 0.1
+    for kind in (0, 3):
+        found = estimator.predict("x", kind)
+        assert abs(found.change.mean()) < 0.01
+        assert (np.abs(found.change) > np.nan_to_num(found.half_width, nan=np.inf)).mean() < 0.2
+        assert found.log_ratio == pytest.approx(np.log(ratio), abs=0.05)
+        before = counts[2 * kind] if kind == 0 else counts[-1]
+        after = estimator.apply(before, "x", kind)
+        assert after.sum() / before.sum() == pytest.approx(ratio, rel=0.1)
+
+
+@pytest.mark.parametrize("batches", [[], [0]])
+def test_a_requested_time_is_honoured_and_confounding_is_named(batches: list[int]) -> None:
+    """Controls at time 0, a drug at times 1 and 2 that raises gene 0 two- and four-fold."""
+    rng, base = np.random.default_rng(2), np.ones(60)
+    factors = np.where(np.arange(60) == 0, np.array([1, 2, 4])[:, None], 1)
+    counts = np.vstack([drawn(rng, base * factor, 1500) for factor in factors])
+    time = np.repeat([0, 1, 2], N_CELLS)
+    drug = np.where(time > 0, 0, -2)[:, None]
+    sums = PseudobulkSums(GroupTable.of(time[:, None], drug, np.ones(drug.shape)), batches, 60)
+    sums.add(sparse.csr_matrix(counts))
+    predictor = ResponsePredictor(sums.finish(), batches=batches, names=["time"])
+    before = log_mean(counts[time == 0])[0]
+    for asked in (1, 2):
+        found = predictor.change(np.array([asked]), {0: 1.0})
+        truth = log_mean(counts[time == asked])[0] - before
+        assert found.source == "own" and found.change[0] == pytest.approx(truth, rel=0.15)
+        assert any("treatment and 'time' are confounded" in text for text in found.cautions)
