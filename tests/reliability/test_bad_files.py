@@ -36,6 +36,11 @@ def flipped_at(share: float) -> Callable[[Path], None]:
     return spoil
 
 
+def reversed_weight(path: Path) -> None:
+    weight = torch.load(path, weights_only=False)["model_state_dict"][BIAS].numpy().tobytes()
+    path.write_bytes(path.read_bytes().replace(weight, weight[::-1]))
+
+
 def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], TokenDiffusion]:
     """As another version, or another program, would have written it."""
 
@@ -89,7 +94,7 @@ FILES = [
     bad("a file cut in half", file(cut_at(0.5)), "cut short", AGAIN),
     bad("a file without its end", file(cut_at(0.999)), "cut short", AGAIN),
     bad("a damaged beginning", file(flipped_at(0.001)), "damaged", AGAIN),
-    bad("a damaged weight", file(flipped_at(0.5)), "damaged", AGAIN),
+    bad("a damaged weight", file(reversed_weight), "damaged", AGAIN),
     bad("another file of PyTorch", file(lambda p: torch.save([1.0], p)), "no saved model", "model.save"),
     bad("a model of another class", put(f"{REGISTRY}/model_name", "SCVI"), "SCVI", "SCVI.load"),
     bad("an option of a later version", put(f"{OPTIONS}/n_heads", 3), "'n_heads'", VERSION),
