@@ -183,15 +183,15 @@ def test_the_share_that_is_transferred_is_known_for_simple_predictions(folder: P
 def test_the_interval_of_the_share_is_that_of_the_mean_over_what_was_held_out() -> None:
     rows = [
         {"context": c, "perturbation": "x", "prediction": name, TRANSFERRED: value}
-        for name, values in (("effect: coupled", (0.1, 0.2, 0.6)), ("effect: generate", (5.0, 5.0, 5.0)))
+        for name, values in (("scdiffgen: coupled", (0.1, 0.2, 0.6)), ("scdiffgen: generate", (5.0, 5.0, 5.0)))
         for c, value in zip("abc", values, strict=True)
     ]
-    sentence = transferred_by_default({"rows": rows, "settings": {"models": ["effect"]}})
+    sentence = transferred_by_default({"rows": rows, "settings": {"models": ["scdiffgen"]}})
     interval = stats.ttest_1samp([0.1, 0.2, 0.6], 0).confidence_interval(0.95)
     assert numbers(sentence) == pytest.approx([0.3, *interval, 3], abs=0.005)
     assert transferred_by_default({"rows": [{"prediction": "a"}], "settings": {"models": []}}) == ""
     nothing = [row | {TRANSFERRED: 0.0} for row in rows]
-    assert numbers(transferred_by_default({"rows": nothing, "settings": {"models": ["effect"]}})) == [0, 0, 0, 3]
+    assert numbers(transferred_by_default({"rows": nothing, "settings": {"models": ["scdiffgen"]}})) == [0, 0, 0, 3]
 
 
 def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
@@ -283,24 +283,24 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
     assert targets.to_dict("records") == [{RESPONSE: "stim", CONTEXT: "B", "n_cells": CELLS_A_GROUP}]
     arguments = ["--task", "kang", "--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0"]
     arguments += ["--external", f"theirs={tmp_path / 'theirs'}"]
-    perturbation.main([*arguments, "--types", "B", "--models", "effect"])
+    perturbation.main([*arguments, "--types", "B", "--models", "scdiffgen"])
     rows = pd.DataFrame(json.loads((tmp_path / "perturbation-kang.json").read_text())["rows"])
     ours = [
-        "effect: generate",
-        "effect: coupled",
-        "effect: coupled, network only",
-        "effect: mean alone",
-        *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4")),
+        "scdiffgen: generate",
+        "scdiffgen: coupled",
+        "scdiffgen: coupled, network only",
+        "scdiffgen: mean alone",
+        *(f"scdiffgen: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4")),
     ]
     others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}
     assert set(rows["prediction"]) >= {*ours, *others}
     assert rows["energy_distance"].notna().all()
     transferred = rows.set_index("prediction")[TRANSFERRED].astype(float)
-    assert np.isfinite(transferred["effect: coupled"]) and np.isnan(transferred["real_half"])
+    assert np.isfinite(transferred["scdiffgen: coupled"]) and np.isnan(transferred["real_half"])
 
     monkeypatch.setattr(perturbation, "run_fold", lambda *_, **__: pytest.fail("the fold was done before"))
-    perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])
-    monkeypatch.setitem(TASKS, "kang", dataclasses.replace(TASKS["kang"], models={"effect": {}, "other": {}}))
+    perturbation.main([*arguments, "--types", "B", "--models", "scdiffgen", "--resume"])
+    monkeypatch.setitem(TASKS, "kang", dataclasses.replace(TASKS["kang"], models={"scdiffgen": {}, "other": {}}))
     with pytest.raises(ValueError, match="was run with other models"):
         perturbation.main([*arguments, "--types", "B", "--resume"])
 
@@ -323,24 +323,24 @@ def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
     treated.write_h5ad(tmp_path / "logged/kang-B-seed0.h5ad")
     arguments = ["--task", "kang", "--types", "B", "--threads", "1", "--output", str(tmp_path), "--seeds", "0"]
     path = tmp_path / "perturbation-kang.json"
-    result = {"settings": dataclasses.asdict(Settings()) | {"models": ["effect"]}}
+    result = {"settings": dataclasses.asdict(Settings()) | {"models": ["scdiffgen"]}}
     result["rows"] = [
-        {"seed": 0, "fold": "B", "prediction": name, "n_real": 1} for name in ("effect: coupled", "theirs")
+        {"seed": 0, "fold": "B", "prediction": name, "n_real": 1} for name in ("scdiffgen: coupled", "theirs")
     ]
     path.write_text(json.dumps(result))
     external = ["--external", *(f"{name}={tmp_path / name}" for name in ("theirs", "logged"))]
     perturbation.main([*arguments, "--only-external", *external])
     result = json.loads(path.read_text())
     rows = pd.DataFrame(result["rows"]).set_index("prediction")
-    assert sorted(rows.index) == ["effect: coupled", "logged", "theirs"]
+    assert sorted(rows.index) == ["logged", "scdiffgen: coupled", "theirs"]
     assert rows.at["theirs", "pearson_delta"] == pytest.approx(rows.at["logged", "pearson_delta"], abs=0.1)
-    assert kinds_of(result) == {"effect: coupled": "ours", "theirs": "other", "logged": "other"}
+    assert kinds_of(result) == {"scdiffgen: coupled": "ours", "theirs": "other", "logged": "other"}
     assert result["recipes"] == {f"{name}, B, 0": {"length": 3} for name in ("theirs", "logged")}
     with pytest.raises(ValueError, match="was scored with other max_cells, n_trees"):
         perturbation.main([*arguments, "--only-external", "--quick", *external])
-    once_more = {"settings": dataclasses.asdict(Settings()) | {"models": ["effect"]}, "rows": []}
+    once_more = {"settings": dataclasses.asdict(Settings()) | {"models": ["scdiffgen"]}, "rows": []}
     again, kept = perturbation.with_added(once_more, result)
-    assert kept == [row for row in result["rows"] if row["prediction"] != "effect: coupled"] and again["rows"] == []
+    assert kept == [row for row in result["rows"] if row["prediction"] != "scdiffgen: coupled"] and again["rows"] == []
     assert again["recipes"] == result["recipes"] and again["settings"]["external"] == ["logged", "theirs"]
     once_more["settings"]["n_trees"] = 3
     with pytest.raises(ValueError, match="scored with other n_trees: drop --keep-added"):
@@ -386,19 +386,20 @@ def test_transferred_responses_are_rescored_without_training(tmp_path: Path, mon
     monkeypatch.setattr(TokenDiffusion, "train", lambda *_, **__: pytest.fail("a network was trained"))
     old = [
         {"seed": 0, "fold": "B", "prediction": name, "weighted_mse": 99.0}
-        for name in ("effect: generate", "effect: coupled", "no_change")
+        for name in ("scdiffgen: generate", "scdiffgen: coupled", "no_change")
     ]
-    settings = dataclasses.asdict(perturbation.QUICK) | {"models": ["effect"]}
+    settings = dataclasses.asdict(perturbation.QUICK) | {"models": ["scdiffgen"]}
     path = tmp_path / "perturbation-kang.json"
     path.write_text(json.dumps({"settings": settings, "rows": old, "environment": {"command": "before"}}))
     arguments = ["--task", "kang", "--types", "B", "--threads", "1", "--output", str(tmp_path), "--only-transferred"]
     perturbation.main([*arguments, "--quick", "--seeds", "0", "1"])
     result = json.loads(path.read_text())
     rows = pd.DataFrame(result["rows"]).set_index(["seed", "prediction"])
-    assert sorted(rows.loc[0].index) == ["effect: coupled", "effect: generate", "effect: mean alone", "no_change"]
-    assert {"effect: coupled", "effect: mean alone", "no_change", "nearest_context", "real_half"} < {*rows.loc[1].index}
-    assert (rows.loc[0].loc[["effect: generate", "no_change"], "weighted_mse"] == 99).all()
-    assert rows.loc[[(0, "effect: coupled"), (1, "no_change")], "weighted_mse"].lt(99).all()
+    kept = {"scdiffgen: generate", "scdiffgen: coupled", "scdiffgen: mean alone", "no_change"}
+    assert {*rows.loc[0].index} == kept and len(rows.loc[0]) == len(kept)
+    assert {*rows.loc[1].index} > kept - {"scdiffgen: generate"} | {"nearest_context", "real_half"}
+    assert (rows.loc[0].loc[["scdiffgen: generate", "no_change"], "weighted_mse"] == 99).all()
+    assert rows.loc[[(0, "scdiffgen: coupled"), (1, "no_change")], "weighted_mse"].lt(99).all()
     assert [run["seeds"] for run in result["added"]] == [[0, 1]] and result["environment"] == {"command": "before"}
 
     with pytest.raises(ValueError, match="was scored with other max_cells"):
@@ -436,7 +437,7 @@ def test_tasks_without_data_are_not_available(folder: Path, tmp_path: Path, monk
         ("--task kang --only-external", "--only-external needs --external NAME=FOLDER"),
         ("--task packer --only-transferred", "--only-transferred is for perturbations, not for packer"),
         ("--task dose --external theirs=.", "--external and --export are for real cells"),
-        ("--task norman --models wavelet", "--models wavelet: norman has effect"),
+        ("--task norman --models wavelet", "--models wavelet: norman has scdiffgen gaussian"),
     ],
 )
 def test_options_that_a_task_does_not_have_are_named(
