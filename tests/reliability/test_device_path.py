@@ -31,7 +31,7 @@ COUNTED = {
     "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
     "diffusion/_draws.py:_point": "places among the molecules of a cell",
     "model/_sampler.py:sample": "library sizes of NumPy, made float32 before they go to the device",
-    "model/_sampler.py:minibatch": "regressions of NumPy on the host",
+    "model/_sampler.py:_drawn": "regressions of NumPy on the host",
     "module/_processes.py:draw": "times of the steps, computed on the host",
     **dict.fromkeys(
         f"diffusion/_schedules.py:{name}"
