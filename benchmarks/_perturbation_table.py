@@ -76,7 +76,7 @@ def kinds_of(result: Mapping[str, Any]) -> dict[str, Kind]:
     settings, kinds = result["settings"], dict[str, Kind]()
     others = {*TRAINED, *settings.get("external", [])}
     for name in dict.fromkeys(row["prediction"] for row in result["rows"]):
-        ours = name.partition(":")[0] in settings["models"]
+        ours = name.partition(":")[0] in {DEFAULTS[0].partition(":")[0], *settings["models"]}
         kinds[name] = "ours" if ours else "limit" if name in LIMITS else "other" if name in others else "null"
     return kinds
 
