@@ -196,7 +196,7 @@ def run_training(
     if not training_plan.n_steps:
         model.is_trained_ = was_trained
         raise ValueError(NO_STEP)
-    if not all(bool(weight.isfinite().all()) for weight in model.module.state_dict().values()):
+    if not all(bool(weight.isfinite().all()) for weight in model.module.parameters()):
         lr = training_plan.config.lr
         raise RuntimeError(
             f"Weights are not finite after training, so the model counts as untrained: create a new model, and train "

@@ -11,15 +11,10 @@ from scipy.sparse.linalg import svds
 from torch import Tensor, nn
 
 from scdiffgen._codes import Code, distinct_rows
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec, GroupTable
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
 
 Array = NDArray[np.float64]
-
-Treatment = tuple[tuple[int, float], ...] | None
-"""Sorted interventions of a cell with doses (-1 if no dose is given); None if missing."""
-
-Groups = list[tuple[np.ndarray, Treatment]]
 
 
 class NormalScores(nn.Module):
@@ -37,18 +32,16 @@ class NormalScores(nn.Module):
 
     def __init__(self, n_genes: int, specs: Sequence[ConditionSpec]) -> None:
         super().__init__()
-        self.specs = [spec for spec in specs if not spec.is_intervention]
-        self.interventions = [spec for spec in specs if spec.is_intervention]
-        n_columns, n_slots = (
-            sum(spec.n_slots for spec in some if not spec.is_number) for some in (self.specs, self.interventions)
-        )
+        self.specs = list(specs)
+        coded = [spec for spec in specs if not spec.is_number]
+        n_columns, n_slots = (sum(x.n_slots for x in coded if x.is_intervention == kind) for kind in (False, True))
         tables = {  # before fitting, a single group without conditions
             "shares": torch.full((n_genes,), 1 / n_genes),
             "inverse_dispersions": torch.ones(n_genes),
             "loadings": torch.zeros(0, n_genes),
             "contexts": torch.full((1, n_columns), int(Code.MISSING)),
             "treatments": torch.full((1, n_slots), int(Code.MISSING)),
-            "doses": torch.full((1, n_slots), -1.0),
+            "doses": torch.zeros(1, n_slots),
             "n_cells": torch.ones(1, dtype=torch.int64),
             "means": torch.zeros(1, n_genes),
             "deviations": torch.ones(1, n_genes),
@@ -70,11 +63,11 @@ class NormalScores(nn.Module):
 
         A group is shrunk towards its context, and the context towards its first part.
         """
-        codes = self._codes(conditions)
-        rows, groups = distinct_rows(np.concatenate(codes, axis=1))
+        table, _, groups = conditions.groups(self.specs).distinct()
+        rows = np.hstack(table)
         reference = ReferenceDistribution.fit(counts, groups)
         parents, frame = np.zeros(len(rows), dtype=np.intp), None
-        for n_kept in (1, codes[0].shape[1], rows.shape[1]):
+        for n_kept in (1, table.cell_context.shape[1], rows.shape[1]):
             _, finer = distinct_rows(rows[:, :n_kept])
             if frame is None or finer.max() > parents.max():
                 prior = None if frame is None else frame.take(parents[np.unique(finer, return_index=True)[1]])
@@ -82,14 +75,13 @@ class NormalScores(nn.Module):
         frame = cast("Frame", frame).take(parents)
         chosen = np.linspace(0, counts.shape[0] - 1, min(counts.shape[0], 10_000_000 // counts.shape[1])).astype(int)
         model, scores = fit_factors(reference, counts[chosen], frame.take(groups[chosen]), n_axes)
-        splits = np.cumsum([part.shape[1] for part in codes])[:2]
         tables = {
-            **dict(zip(("contexts", "treatments", "doses"), np.split(rows, splits, axis=1), strict=True)),
+            **dict(zip(("contexts", "treatments", "doses"), table, strict=True)),
             **{"shares": reference.shares, "inverse_dispersions": reference.inverse_dispersions},
             **{"loadings": model.loadings, "n_cells": np.bincount(groups), **frame._asdict()},
         }
-        for name, table in tables.items():
-            setattr(self, name, torch.from_numpy(np.ascontiguousarray(table)).to(getattr(self, name)))
+        for name, values in tables.items():
+            setattr(self, name, torch.from_numpy(np.ascontiguousarray(values)).to(getattr(self, name)))
         return model, principal_axes(model.loadings, scores, n_axes)
 
     def model(self) -> FactorModel:
@@ -107,12 +99,13 @@ class NormalScores(nn.Module):
         averaged. If no group matches, the match backs off over the last parts of the context, and from treatments that
         were not measured to untreated cells.
         """
-        rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
+        requested, _, of_cell = conditions.groups(self.specs, open_ended=open_ended).distinct()
         tables, n_cells = (self.means.cpu().numpy(), self.deviations.cpu().numpy()), self.n_cells.cpu().numpy()
-        groups, frame = self._groups(), np.empty((2, conditions.n_cells, len(self.shares)))
-        for position, row in enumerate(rows):
-            matching = _matching(groups, *_split(row, self.contexts.shape[1]))
-            cells, shares = of_cell == position, n_cells[matching] / n_cells[matching].sum()
+        groups = GroupTable(*(table.cpu().numpy() for table in (self.contexts, self.treatments, self.doses)))
+        frame = np.empty((2, conditions.n_cells, len(self.shares)))
+        for row in range(requested.n_rows):
+            matching = _matching(groups, requested, row)
+            cells, shares = of_cell == row, n_cells[matching] / n_cells[matching].sum()
             which = None if rng is None else rng.choice(matching, cells.sum(), p=shares)
             for part, table in zip(frame, tables, strict=True):
                 part[cells] = shares @ table[matching] if which is None else table[which]
@@ -130,28 +123,6 @@ class NormalScores(nn.Module):
             drawn[max(sweep - n_burn_in, 0)] = scores
         return drawn.swapaxes(0, 1)
 
-    def _codes(
-        self, conditions: Conditions[np.ndarray], *, open_ended: bool = False
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return codes of contexts ``(cells, columns)``, and interventions and doses ``(cells, slots)``."""
-        empty, first = np.zeros((conditions.n_cells, 0), dtype=np.int64), 0
-        parts, doses = [empty], [empty.astype(np.float64)]
-        for spec in self.interventions:
-            codes, dose = conditions.codes([spec]), np.full((), np.nan)
-            if spec.has_values and spec.name in conditions:
-                dose = conditions[spec.name].values
-                codes = np.where((codes >= 0) & (dose == 0), Code.ABSENT, codes)
-            parts.append(np.where(codes >= 0, codes + first, codes))
-            doses.append(np.where((codes >= 0) & np.isfinite(dose), dose, -1.0))
-            first += spec.n_categories
-        return conditions.codes(self.specs, open_ended=open_ended), np.concatenate(parts, 1), np.concatenate(doses, 1)
-
-    def _groups(self) -> list[tuple[np.ndarray, Treatment]]:
-        """Return the context and treatment of each group."""
-        tables = (self.contexts, self.treatments, self.doses)
-        rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
-        return [_split(row, self.contexts.shape[1]) for row in rows]
-
 
 def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
     """Return at most ``n_axes`` axes ``(axes, genes)``: of the factors, then orthogonal axes of the scores."""
@@ -162,23 +133,14 @@ def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -
     return np.concatenate([own, beside[: len(axes) - len(own)]])
 
 
-def _split(row: np.ndarray, n_columns: int) -> tuple[np.ndarray, Treatment]:
-    """Split a row of codes and doses into context and treatment."""
-    parts, doses = np.split(row[n_columns:], 2)
-    if (parts == Code.MISSING).any():
-        return row[:n_columns], None
-    treated = zip(parts.astype(int).tolist(), doses.astype(np.float32).tolist(), strict=True)
-    return row[:n_columns], tuple(sorted((part, dose) for part, dose in treated if part >= 0))
-
-
-def _matching(groups: Groups, context: np.ndarray, treatment: Treatment) -> np.ndarray:
-    """Find the groups of a treatment in a context, with back-off over the context, then to untreated groups."""
-    contexts = np.array([columns for columns, _ in groups])
-    for wanted in (treatment, ()):
-        same = np.array([wanted is None or measured == wanted for _, measured in groups])
+def _matching(groups: GroupTable, requested: GroupTable, row: int) -> np.ndarray:
+    """Find the groups of a requested row, with back-off over its context, then to untreated groups."""
+    context, treatment = requested.cell_context[row], requested.treatment(row)
+    is_missing = (requested.interventions[row] == Code.MISSING).any()
+    for same in (np.ones(groups.n_rows, dtype=bool) if is_missing else groups.have(treatment), groups.untreated):
         for n_kept in range(len(context), -1, -1):
             kept = context[:n_kept]
-            near = same & ((kept == Code.MISSING) | (contexts[:, :n_kept] == kept)).all(1)
+            near = same & ((kept == Code.MISSING) | (groups.cell_context[:, :n_kept] == kept)).all(1)
             if near.any():
                 return np.flatnonzero(near)
-    return np.arange(len(groups))
+    return np.arange(groups.n_rows)
