@@ -119,7 +119,9 @@ def test_dose_0_is_the_control() -> None:
 
 
 def test_a_pair_never_seen_together_is_generated_and_marked() -> None:
-    made = fitted("adaln").generate(
-        pd.DataFrame({"cell_type": ["a", "b"], "guide": "A", "dose": 1.0, "n_cells": 3}), n_steps=4, seed=0
-    )
+    model, asked = fitted("adaln"), pd.DataFrame({"cell_type": ["a", "b"], "guide": "A", "dose": 1.0, "n_cells": 3})
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts"):
+        made = model.generate(asked, n_steps=4, seed=0)
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts"):
+        model.predict_perturbation(None, {"guide": "A", "dose": 1.0}, indices=[0], n_steps=4, silent=True)
     assert made.obs["unseen_in_training"].tolist() == [False] * 3 + [True] * 3

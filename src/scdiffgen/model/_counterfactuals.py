@@ -24,7 +24,7 @@ from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names, sampler_of
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
-from ._transferred_responses import CellResponses, JointResponse, check_of
+from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of
 
 ResponseSource = Literal["auto", "network"]
 
@@ -70,6 +70,8 @@ def counterfactual_cells(
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
     for caution in cautions:  # without the dose, so that a dose response warns once
         warn_user(f"The response to {listed(requested.iloc[0].drop('dose', errors='ignore').tolist())}: {caution}.")
+    if transfer is not None and any((found["response_source"] == "network").any() for found in columns):
+        warn_user(UNKNOWN_RESPONSE)
     in_order, obs = np.argsort(cells.sorted), cells.obs()
     for name, column in write_conditions(model.registry, requested).items():
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # keeps the registered type

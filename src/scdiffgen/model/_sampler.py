@@ -19,7 +19,7 @@ from scdiffgen.module import DiffusionModule
 
 from ._cells import BATCH_SIZE, Cells
 from ._modality_imputer import CountDraw
-from ._transferred_responses import CellResponses, ResponseModel, without_treatment
+from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, ResponseModel, without_treatment
 
 N_STEPS = 32
 
@@ -131,10 +131,7 @@ class Sampler:
         is_network = is_treated & (columns["response_source"] == "network")
         columns.loc[is_network & ~obs[UNSEEN], "response_source"] = "own"
         if (is_network & obs[UNSEEN]).any():
-            warn_user(
-                "`conditions` has treatments that no measured response predicts: the network draws these cells "
-                "(`response_source` 'network'), and nothing is known of their response."
-            )
+            warn_user(UNKNOWN_RESPONSE)
         columns.loc[~is_treated] = np.nan
         return obs.join(columns)
 

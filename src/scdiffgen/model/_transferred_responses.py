@@ -22,6 +22,11 @@ from scdiffgen.responses import SOURCES, Prediction, Pseudobulks, PseudobulkSums
 CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
 """Comparison of predictions of left-out responses with the plain mean of other responses."""
 
+UNKNOWN_RESPONSE = (
+    "`conditions` has treatments that no measured response predicts: the network draws these cells (`response_source` "
+    "'network'), and nothing is known of their response."
+)
+
 
 class JointResponse(NamedTuple):
     """Response of the cells of a context in each modality; None where no data predict it."""
