@@ -41,6 +41,5 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
         readout.unit_weights.zero_()
         readout.bias.zero_()
         model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
-        model.module.ema_denoiser.condition_readout.weight.zero_()
         model.module.ema_denoiser.label_offsets.table.zero_()
     return model

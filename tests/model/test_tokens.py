@@ -50,7 +50,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
 def test_contributions_add_up_to_what_the_network_predicts(trained: Example, contributions: AnnData) -> None:
     adata, model = trained
     terms = contributions.uns["terms"]
-    assert terms == ["token_1", "token_2", "token_3", "conditions", "cell_type"]
+    assert terms == ["token_1", "token_2", "token_3", "cell_type", "conditions"]
     total = sum(contributions.layers[term] for term in terms) + contributions.var["baseline"].to_numpy()
     np.testing.assert_allclose(total, log_rates(model, adata), atol=2e-5)
     np.testing.assert_array_equal(contributions.X, log_rates(model, adata))

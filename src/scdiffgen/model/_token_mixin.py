@@ -152,9 +152,10 @@ class TokenReading(BaseModelClass):
         Returns
         -------
         Cells by genes. ``.X`` holds the log-rates, centred over all genes. There is one layer per token, one for the
-        direct path from conditions to genes, and one for the labels if rare labels have offsets. ``.var`` holds the
-        columns of ``adata.var`` and ``"baseline"``, the log-rates of the average training cell. Layers and baseline add
-        up to ``.X``, whose softmax over all genes is the predicted expression. ``.uns["terms"]`` names the layers.
+        labels if rare labels have offsets, and ``"conditions"``, the direct path to genes, if perturbations are
+        registered. ``.var`` holds the columns of ``adata.var`` and ``"baseline"``, the log-rates of the average
+        training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is the predicted expression.
+        ``.uns["terms"]`` names the layers.
 
         {raises_cells}
 
@@ -162,7 +163,7 @@ class TokenReading(BaseModelClass):
         --------
         >>> parts = model.get_token_contributions(indices=[0, 1], gene_list=["LYZ", "CD3E"])
         >>> parts.uns["terms"]
-        ['token_1', 'token_2', 'token_3', 'token_4', 'conditions', 'cell_type']
+        ['token_1', 'token_2', 'token_3', 'token_4', 'cell_type']
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")

@@ -95,9 +95,12 @@ class Denoiser(ConditionedDenoiser):
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
         self.limit = PriorLimit(sizes)
-        # A direct path from conditions to genes, because a response of few genes is too faint to pass through tokens.
-        self.condition_readout = nn.Linear(size.conditioning_dim, n_vars, bias=False)
-        nn.init.zeros_(self.condition_readout.weight)
+        # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
+        # Labels have none: it makes cells too typical of small labels.
+        self.condition_readout: nn.Linear | None = None
+        if any(spec.is_intervention for spec in specs):
+            self.condition_readout = nn.Linear(size.conditioning_dim, n_vars, bias=False)
+            nn.init.zeros_(self.condition_readout.weight)
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
         return TokenNetwork(n_vars, size)
@@ -107,12 +110,12 @@ class Denoiser(ConditionedDenoiser):
         return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
     def condition_scores(self, conditions: Given, embedded: EmbeddedConditions) -> dict[str, Tensor]:
-        """Return gene scores ``(cells, genes)`` of conditions alone: trained read-out, and offsets of rare labels."""
-        if not self.embed.names:
-            return {}
+        """Return gene scores ``(cells, genes)`` of conditions alone: offsets of rare labels, direct read-out."""
         vectors, offsets = embedded.vectors, self.label_offsets
-        scores = {"conditions": self.condition_readout(F.silu(vectors if vectors.ndim == 2 else vectors.sum(1)))}
-        return scores | ({offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {})
+        scores = {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
+        if self.condition_readout is not None:
+            scores["conditions"] = self.condition_readout(F.silu(vectors if vectors.ndim == 2 else vectors.sum(1)))
+        return scores
 
     def bind(self, conditions: Given) -> MoleculePredictor:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
