@@ -15,6 +15,7 @@ from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
 from scdiffgen.metrics.baselines import shift_counts
+from scdiffgen.responses import UNEQUAL_DEPTH
 
 from ._comparison import ALL, EMPTY, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from ._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
@@ -270,7 +271,7 @@ def perturbation_report(
     return report
 
 
-def _warn_of_depths(arms: Mapping[str, float], predictions: Mapping[str, float], fold: float = 1.3) -> None:
+def _warn_of_depths(arms: Mapping[str, float], predictions: Mapping[str, float], fold: float = UNEQUAL_DEPTH) -> None:
     """Warn if mean library sizes of treated and control cells differ, or predictions are below both."""
     unequal = [f"{name} ({ratio:.2g}-fold)" for name, ratio in arms.items() if not 1 / fold <= ratio <= fold]
     if unequal:

@@ -93,8 +93,10 @@ class Sampler:
 
     def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch: dense counts ``(cells, genes)``; transferred responses apply to drawn untreated cells."""
-        found = self._transferred(given := conditions.numpy())
-        if found is None or not found.known.any():
+        if self.responses is None or not conditions.only(self.module.intervention_names):
+            return self._drawn(conditions, library, generator)  # without a copy of the conditions from the device
+        found = self.responses.transferred(given := conditions.numpy(), self.response_scale)
+        if not found.known.any():
             return self._drawn(conditions, library, generator)
         untreated = without_treatment(given, self.module.specs, found.known).to(library.device)
         return found.apply(self._drawn(untreated, library, generator), generator, keep_library=True)
@@ -126,7 +128,9 @@ class Sampler:
         treated = conditions.only(self.module.intervention_names)
         if not treated:
             return obs
-        found = self._transferred(conditions) or CellResponses.of_network(conditions.n_cells)
+        found = CellResponses.of_network(conditions.n_cells)
+        if self.responses is not None:
+            found = self.responses.transferred(conditions, self.response_scale)
         columns, is_treated = found.columns().set_axis(obs.index), np.any([x.mask.any(1) for x in treated.values()], 0)
         is_network = is_treated & (columns["response_source"] == "network")
         columns.loc[is_network & ~obs[UNSEEN], "response_source"] = "own"
@@ -141,12 +145,6 @@ class Sampler:
         if not isinstance(self.guidance_scale, Mapping):
             return self.guidance_scale
         return next((self.guidance_scale[x] for x in self.module.intervention_names if x in self.guidance_scale), 1.0)
-
-    def _transferred(self, conditions: Conditions[np.ndarray]) -> CellResponses | None:
-        """Look up responses of contexts that were not measured with their treatment; None without any treatment."""
-        if self.responses is None or not conditions.only(self.module.intervention_names):
-            return None
-        return self.responses.transferred(conditions, self.response_scale)
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

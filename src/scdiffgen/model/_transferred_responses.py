@@ -166,7 +166,7 @@ def build_response_model(
 ) -> ResponseModel:
     """Build the response model of a module from pseudobulks and conditions of the training cells."""
     sizes, (name, *_) = modality_sizes(module), module.intervention_names
-    features, names = module.features_of(name), context_names(module.specs)
+    features, names = module.denoiser.embed.features(name), context_names(module.specs)
     vectors = None if features is None else features.cpu().numpy()
     columns = [columns_of(module.specs, key) for key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
     predictors = [None if x is None else ResponsePredictor(x, vectors, columns[0], names, columns[1]) for x in bulks]

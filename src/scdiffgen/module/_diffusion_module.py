@@ -16,7 +16,7 @@ from torch import Tensor
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import Rng, side_by_side, to_scipy
-from scdiffgen.nn import NetworkSize, feature_table
+from scdiffgen.nn import NetworkSize
 
 from ._denoiser import ConditionedDenoiser
 from ._processes import Given, Predictor, Scale
@@ -172,11 +172,6 @@ class DiffusionModule(BaseModuleClass):
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
         for denoiser in self.denoisers:
             denoiser.embed.extend_features(name, vectors, components)
-
-    def features_of(self, name: str) -> Tensor | None:
-        """Return the feature vectors ``(categories, n_features)`` of a condition, or None."""
-        table = feature_table(self.denoiser.embed.embedders[self.denoiser.embed.names.index(name)])
-        return None if table is None else table.vectors
 
     # Sampling.
 

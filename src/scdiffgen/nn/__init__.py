@@ -1,7 +1,7 @@
 """Neural networks, independent of diffusion processes and AnnData; this folder holds the default network."""
 
 from ._attention import Attention
-from ._categories import TableEmbedding, feature_table
+from ._categories import TableEmbedding
 from ._condition_embedder import ConditionEmbedder, UniversalCombination
 from ._embedded_sets import SetEmbedder
 from ._encoders import CountEncoder

@@ -218,16 +218,14 @@ class ResponsePredictor:
             if not measured or cells is None:
                 continue
             pooled = {x: contexts.pooled() for x, contexts in measured.items()}
-            means = table.means(cells)
+            means, is_below = table.means(cells), dose < min(measured)
             own = {x: contexts.estimate(contexts.row(context[columns]), *means) for x, contexts in measured.items()}
             left_out = []
             for held_out in [x for x in measured if x < max(measured)]:
                 for held_context, change in zip(measured[held_out].contexts, measured[held_out].change, strict=True):
                     rows = {x: contexts.row(held_context) for x, contexts in measured.items() if x != held_out}
                     rest = {x: measured[x].estimate(row, *means) for x, row in rows.items() if row is not None}
-                    is_alike = rest and (held_out < min(rest)) == (
-                        dose < min(measured)
-                    )  # both are extrapolated, or not
+                    is_alike = rest and (held_out < min(rest)) == is_below  # as far from the others as the dose
                     left_out += [(_over_doses(held_out, rest, pooled), change)] if is_alike else []
             sizes = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
             log_ratio = float(dose_weights(dose, np.array(list(measured))) @ sizes)
