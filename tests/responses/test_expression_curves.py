@@ -15,6 +15,7 @@ from scdiffgen.responses._expression_curves import (
     depth_factor,
     expression_curves,
     mean_change,
+    responding_share,
     shares_after,
 )
 
@@ -91,6 +92,25 @@ def test_cells_to_which_a_response_is_applied_are_as_treated_ones(
     np.testing.assert_allclose(log_mean(predicted) - log_mean(untreated), change, atol=0.12, rtol=0.05)
     np.testing.assert_allclose(mean_change(curves, before, after), change, atol=0.02)
     assert after.sum() == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_cells_that_respond_change_sums_and_leave_means_of_logs(
+    sign: int, shares: np.ndarray, untreated: np.ndarray, curves: np.ndarray
+) -> None:
+    after = shares * (0.4 if sign < 0 else 2.0)
+    ratio = np.full(N_GENES, 1.4 if sign > 0 else 0.8)
+    cells_that_respond = responding_share(curves, shares, after, ratio)
+    assert (cells_that_respond < 1).all() and (cells_that_respond > 0.1).all()
+    responds = np.random.default_rng(0).random((N_CELLS, 1)) < cells_that_respond
+    change = responds * ratio / cells_that_respond * (after - shares)
+    library = untreated.sum(1)
+    concentrated, alike = applied(untreated, shares, shares + change), applied(untreated, shares, after)
+    rise = log_mean(concentrated, library) - log_mean(untreated)
+    np.testing.assert_allclose(rise, log_mean(alike, library) - log_mean(untreated), atol=0.3)
+    sums = [(x.sum(0) - untreated.sum(0)).sum() for x in (concentrated, alike)]
+    assert sums[0] / sums[1] == pytest.approx(ratio[0], rel=0.1)
+    np.testing.assert_array_equal(responding_share(curves, shares, after, np.ones(N_GENES)), 1)
 
 
 @pytest.mark.parametrize(("ratio", "factor"), [(0.5, 0.5), (0.9, 1.0), (1.2, 1.0), (3.0, 3.0)])

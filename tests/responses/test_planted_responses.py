@@ -82,3 +82,29 @@ def test_a_requested_time_is_honoured_and_confounding_is_named(batches: list[int
         truth = log_mean(counts[time == asked])[0] - before
         assert found.source == "own" and found.change[0] == pytest.approx(truth, rel=0.15)
         assert any("treatment and 'time' are confounded" in text for text in found.cautions)
+
+
+def test_the_half_of_the_cells_that_responds_has_the_right_sums_of_counts() -> None:
+    """Ten genes rise sixfold and five are lost in a hidden half of treated cells; a third type was not treated."""
+    rng, arms = np.random.default_rng(0), {}
+    base = rng.gamma(1.5, 1, 200) + 0.2
+    rising, falling = np.arange(180, 190), np.arange(190, 195)
+    for kind in range(3):
+        rates = base * np.where(np.arange(200) // 4 == kind, 6, 1)
+        after = (
+            rates * np.where(np.isin(np.arange(200), rising), 6, 1) * np.where(np.isin(np.arange(200), falling), 0, 1)
+        )
+        share = rates.sum() / base.sum() * 1500
+        treated = [drawn(rng, x, share * x.sum() / rates.sum(), N_CELLS) for x in (rates, after)]
+        arms[kind, "control"], arms[kind, "x"] = drawn(rng, rates, share, 2 * N_CELLS), np.vstack(treated)
+    measured = [key for key in arms if key != (2, "x")]
+    context, treatment = zip(*(key for key in measured for _ in arms[key]), strict=True)
+    estimator = ResponseEstimator.fit(np.vstack([arms[key] for key in measured]), context, None, treatment)
+    for kind in (0, 2):
+        before, real = arms[kind, "control"], arms[kind, "x"]
+        predicted = estimator.apply(before, "x", kind).toarray()
+        for genes in (rising, falling):
+            share, fold, found = (x[:, genes].sum() / x.sum() for x in (before, real, predicted))
+            assert found / share == pytest.approx(fold / share, rel=0.25)
+        alike = [np.corrcoef(np.log1p(x[:, rising].T))[np.triu_indices(10, 1)].mean() for x in (real, predicted)]
+        assert alike[1] == pytest.approx(alike[0], abs=0.15) and alike[0] > 0.4

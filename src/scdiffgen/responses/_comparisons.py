@@ -26,12 +26,14 @@ class MeasuredContexts(NamedTuple):
     variance: np.ndarray  # (contexts, genes): sampling variance of the change
     log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
     states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
+    arms: Sequence[Sequence[np.ndarray]]  # numbers of treated and of untreated cells (groups,)
     confounded: bool  # whether no batch has both treated and untreated cells
 
     def without(self, row: int) -> MeasuredContexts:
         """Leave one context out."""
         fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:5]}
-        return self._replace(**fewer, states=[*self.states[:row], *self.states[row + 1 :]])
+        states, arms = ([*x[:row], *x[row + 1 :]] for x in (self.states, self.arms))
+        return self._replace(**fewer, states=states, arms=arms)
 
     def row(self, context: np.ndarray) -> int | None:
         """Find the row of a context; None if it was not measured."""
@@ -140,14 +142,14 @@ class Comparisons:
             arms, matched = self._match(in_context & treated, in_context & untreated)
             if min(bulks.n_cells[arm > 0].sum() for arm in arms) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
                 continue
-            rows.append((matched, contexts[which], *self.compare(*arms)))
+            rows.append((matched, contexts[which], *self.compare(*arms), arms))
         crossed = any(row[0] for row in rows)
         chosen = [row[1:] for row in rows if row[0] == crossed]
         if not chosen:
             return None
-        *arrays, moments = zip(*chosen, strict=True)
+        *arrays, moments, weights = zip(*chosen, strict=True)
         codes, before, change, variance, log_ratio = map(np.stack, arrays)
-        return MeasuredContexts(codes, before, change, variance, log_ratio, moments, not crossed)
+        return MeasuredContexts(codes, before, change, variance, log_ratio, moments, weights, not crossed)
 
     def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
         """Compare weighted groups: untreated means, change, its sampling variance, log library ratio and states."""

@@ -51,8 +51,25 @@ def depth_factor(log_ratio: float) -> float:
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Compute the change of mean log expression ``(genes,)`` by a change of shares at equal library sizes."""
-    steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
-    return _at_steps(curves, steps) - curves[len(KEPT)]
+    return _at_steps(curves, _steps(before, after)) - curves[len(KEPT)]
+
+
+def _steps(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Compute the steps ``(genes,)`` between shares."""
+    return np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
+
+
+def responding_share(curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Find the share of cells ``(genes,)`` in which ``ratio`` times the changes give the same mean log expression."""
+    steps = _steps(before, after)
+    wanted, changes = _at_steps(curves, steps), ratio * steps
+    low = np.where(steps < 0, -changes, changes / GAINED[-1]).clip(np.finfo(np.float32).eps, 1)
+    high = np.ones_like(low)
+    for _ in range(20):  # bisection, as mean log expression increases with the share
+        middle = (low + high) / 2
+        reached = middle * _at_steps(curves, changes / middle) + (1 - middle) * curves[len(KEPT)]
+        low, high = np.where(reached < wanted, middle, low), np.where(reached < wanted, high, middle)
+    return np.where(ratio == 1, 1.0, high)
 
 
 def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ other contexts or other doses; the parts of a combination; other perturbations b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +16,16 @@ from scdiffgen._codes import Code, Treatment
 from scdiffgen._log_normalise import log_normalise
 
 from ._comparisons import MOST_KEPT, Comparisons, MeasuredContexts
-from ._expression_curves import KEPT, STEPS, apply_response, depth_factor, mean_change, shares_after, shares_at
+from ._expression_curves import (
+    KEPT,
+    STEPS,
+    apply_response,
+    depth_factor,
+    mean_change,
+    responding_share,
+    shares_after,
+    shares_at,
+)
 from ._predictors import Predictions, dose_predictions, dose_weights, feature_predictions, part_predictions
 from ._pseudobulks import Pseudobulks
 from ._stacking import (
@@ -45,6 +54,30 @@ class CellStates(NamedTuple):
     curves: np.ndarray  # (steps, genes): mean log expression after each step
 
 
+NORMAL = np.polynomial.hermite_e.hermegauss(5)  # nodes and weights of quadrature
+NORMAL[1][:] /= NORMAL[1].sum()
+
+
+class Responders(NamedTuple):
+    """Cells that respond in each gene, where equal changes of all cells would give another sum of counts."""
+
+    share: np.ndarray  # (genes,): share of the cells; a cell that responds in a gene does so in all with a larger share
+    factor: np.ndarray  # (genes,): of their changes
+
+    @classmethod
+    def find(cls, curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> Self:
+        """Find the cells in which ``ratio`` times the change of all leaves the mean log expression as it is."""
+        # Only concentration is possible: it increases the sums of rising genes and those of falling ones.
+        ratio = np.where(after > before, ratio.clip(min=1), ratio.clip(max=1))
+        share = responding_share(curves, before, after, ratio)
+        return cls(share, ratio / share)
+
+    def concentrate(self, before: np.ndarray, after: np.ndarray, rng: np.random.Generator, n_cells: int) -> np.ndarray:
+        """Concentrate the changes of all cells in the cells that respond; return shares ``(cells, genes)``."""
+        responds = rng.random((n_cells, 1)) < self.share
+        return (before + responds * self.factor * (after - before)).clip(min=0)
+
+
 class Response(NamedTuple):
     """Response of the cells of a context."""
 
@@ -53,13 +86,19 @@ class Response(NamedTuple):
     mean_change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
     prediction: Prediction
     factor: float = 1.0  # of the sequencing depth
+    responders: Responders | None = None  # None if all cells respond
     states: CellStates | None = None  # None if the response does not depend on the cell state
 
     def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
         """Predict counts ``(cells, genes)`` after the response, in chunks, because shares of cells are dense."""
         chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
         options: dict[str, Any] = {"factor": self.factor, "keep_library": keep_library}
-        predicted = [apply_response(x, self.before, self.shares(x), rng, **options) for x in chunks]
+        predicted = []
+        for cells in chunks:
+            after = self.shares(cells)
+            if self.responders is not None:
+                after = self.responders.concentrate(self.before, after, rng, cells.shape[0])
+            predicted.append(apply_response(cells, self.before, after, rng, **options))
         return sparse.vstack(predicted, format="csr")
 
     def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
@@ -123,17 +162,49 @@ class ResponsePredictor:
         before, after = (shares_after(curves, share, scale * x.change) for x in (previous, requested))
         change = mean_change(curves, share, after) - mean_change(curves, share, before)
         factor = depth_factor(scale * (requested.log_ratio - previous.log_ratio))
+        ratio = np.ones_like(share) if source else self._sum_ratio(context, target)
         slopes = None if source else self._slopes(context, target)
         if slopes is None:
-            return Response(before, after, change, requested, factor)
+            return Response(before, after, change, requested, factor, Responders.find(curves, share, after, ratio))
         log_mean, own = curves[len(KEPT)], self.bulks.moments(n_cells)
         wanted = log_mean + scale * requested.change
         lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
+        spread = np.sqrt(
+            np.einsum("sg,st,tg->g", slopes, own.square - np.outer(own.state, own.state), slopes).clip(min=0)
+        )
+        by_state = [shares_after(curves, share, wanted + point * spread - log_mean) for point in NORMAL[0]]
+        explained = np.divide(
+            NORMAL[1] @ by_state - share, after - share, out=np.ones_like(share), where=after != share
+        )
+        has_one_sign = 2 * spread < np.abs(wanted - log_mean)  # else some cells gain and others lose, by their states
+        ratio = np.where(has_one_sign, ratio / np.where(has_one_sign, explained, 1.0), 1.0)
+        responders = Responders.find(curves, share, after, ratio)
         rising = np.maximum.accumulate(curves)
         state, wanted, slopes, rising = (x.astype(np.float32) for x in (own.state, wanted, slopes, rising))  # cached
         states = CellStates(self.bulks.state_loadings, state, wanted, slopes, rising)
-        return Response(before, after, change, requested, factor, states)
+        return Response(before, after, change, requested, factor, responders, states)
+
+    def _sum_ratio(self, context: np.ndarray, treatment: Treatment) -> np.ndarray:
+        """Compute the ratio ``(genes,)`` of changes of sums of counts to those if all cells changed alike."""
+        levels = (self.comparisons.measured(columns, treatment) for columns in self.comparisons.levels(context))
+        measured = next((found for found in levels if found is not None), None)
+        sums, alike, noise = np.zeros((3, self.bulks.n_genes))  # over all contexts with the treatment
+        if measured is None:
+            return np.ones_like(sums)
+        for (treated, untreated), change, variance in zip(
+            measured.arms, measured.change, measured.variance, strict=True
+        ):
+            share, treated_share = (np.average(self.bulks.share, axis=0, weights=arm) for arm in (untreated, treated))
+            curves = np.average(self.bulks.curves, axis=0, weights=untreated[self.bulks.groups.untreated])
+            n_cells = (treated > 0) @ self.bulks.n_cells
+            if_alike = shares_after(curves, share, change) - share
+            slope = np.divide(if_alike, change, out=np.zeros_like(change), where=change != 0)
+            sums += n_cells * (treated_share - share)
+            alike += n_cells * if_alike
+            noise += (n_cells * slope) ** 2 * variance
+        floor = 2 * np.sqrt(noise) + np.finfo(float).tiny
+        return ((sums * np.sign(alike)).clip(min=0) + floor) / (np.abs(alike) + floor)
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Average the slopes of the change on cell states ``(states, genes)`` over contexts; None if too few."""
