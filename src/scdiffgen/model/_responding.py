@@ -55,7 +55,8 @@ class Responding(BaseModelClass):
         *Transfer*: if only perturbations change, a response (a change of mean log expression) is predicted from
         training cells of the same context or of others, and applied. Binomial thinning removes molecules of
         down-regulated genes; Poisson counts are added for up-regulated genes, so other counts of a cell stay. Where
-        measured sums of counts show that only a part of the cells responds, so do the predicted cells. If no data predict the response, the network changes the cell; the network also predicts changes of batch.
+        measured sums of counts show that only a part of the cells responds, so do the predicted cells. If no
+        data predict the response, the network changes the cell; the network also predicts changes of batch.
 
         *Resampling* (``keep``): the cell is thinned to a share of its molecules and completed under the new conditions.
         Processes with Gaussian noise add noise and remove it instead.
