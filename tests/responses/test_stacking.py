@@ -172,18 +172,35 @@ def test_one_response_among_thousands_of_genes_survives(n_genes: int) -> None:
 @pytest.mark.parametrize("n_units", [3, 5, 10, 30])
 @pytest.mark.parametrize("heavy", [False, True])
 def test_an_interval_holds_four_fifths_of_exchangeable_residuals(n_units: int, heavy: bool) -> None:
-    """The residual that is held or not has not been seen; genes differ by a factor of 20."""
+    """The residual that is held or not has not been seen; genes differ by a factor of 20, and few change much."""
     rng = np.random.default_rng(n_units)
-    scale, inside = np.geomspace(0.05, 1, 200), []
-    for _ in range(40):
-        drawn = rng.standard_t(4, (n_units + 1, 200)) if heavy else rng.normal(size=(n_units + 1, 200))
-        inside.append(np.abs(scale * drawn[-1]) <= interval(scale * drawn[:-1]))
+    scale, inside = rng.permutation(np.geomspace(0.05, 1, 600)), []
+    predicted = np.where(np.arange(600) < 30, 5.0, 0.0)
+    for _ in range(20):
+        drawn = rng.standard_t(4, (n_units + 1, 600)) if heavy else rng.normal(size=(n_units + 1, 600))
+        truth = predicted + scale * drawn
+        width = interval(np.tile(predicted, (n_units, 1)), truth[:-1], predicted)
+        inside.append(np.abs(truth[-1] - predicted) <= width)
     assert 0.75 < np.mean(inside) < 0.85
     if n_units >= 5:  # also in genes that hardly vary and in those that vary most
         by_gene = np.mean(inside, axis=0)
-        assert 0.65 < by_gene[:50].mean() < 0.95 and 0.65 < by_gene[-50:].mean() < 0.95
+        assert 0.65 < by_gene[scale < 0.1].mean() < 0.95 and 0.65 < by_gene[scale > 0.5].mean() < 0.95
+
+
+def test_an_interval_holds_the_largest_changes_if_their_errors_are_large() -> None:
+    """Errors are proportional to the change, so genes alike in all else need intervals of other widths."""
+    rng, inside, largest = np.random.default_rng(0), [], []
+    for _ in range(40):
+        response = rng.standard_t(2, 1000) / 10
+        truth = response * rng.normal(1, 0.5, (8, 1000)) + rng.normal(0, 0.02, (8, 1000))
+        width = interval(np.tile(response, (7, 1)), truth[:-1], response)
+        held = np.abs(truth[-1] - response) <= width
+        inside.append(held.mean())
+        largest.append(held[np.argsort(-np.abs(truth[-1]))[:30]].mean())
+    assert 0.75 < np.mean(inside) < 0.87 and 0.7 < np.mean(largest) < 0.95
 
 
 def test_fewer_than_two_residuals_have_no_interval() -> None:
-    assert np.isnan(interval(np.ones((1, 4)))).all() and np.isnan(interval(np.ones((0, 4)))).all()
-    np.testing.assert_allclose(interval(np.zeros((3, 4))), 0, atol=1e-12)
+    for n_units in (0, 1):
+        assert np.isnan(interval(np.ones((n_units, 4)), np.zeros((n_units, 4)), np.ones(4))).all()
+    np.testing.assert_allclose(interval(np.ones((3, 4)), np.ones((3, 4)), np.ones(4)), 0, atol=1e-12)

@@ -19,6 +19,7 @@ FEW = 3  # minimum number of measured contexts or perturbations; below it, the p
 MOST_LEFT_OUT = 50  # maximum number of responses to leave out
 PRIOR_UNITS = 0.2  # prior strength of equal weights, in left-out responses
 COVERAGE = 0.8  # nominal coverage of intervals
+N_LARGEST = 30  # number of genes of a response that change most, whose intervals are calibrated by themselves
 NO_CHANGE, OWN = "no change", "own cells"
 
 Source = Literal["own", "transferred", "parts", "features", "network"]
@@ -89,15 +90,15 @@ def stack(
     predicted = np.tensordot(predictors, weights, (1, 0))
     slope = (predicted * truth).sum() / max((predicted**2).sum(), np.finfo(float).tiny) if len(truth) else 1.0
     kept = float(np.clip(slope, 0, 1)) if shrinks or slope < 0.5 else 1.0
-    residuals = truth - kept * predicted
-    errors, plain = ((difference**2).sum(1) for difference in (residuals, truth - predictors[:, 0]))
+    change, shrunk = kept * weights @ changes, kept * predicted
+    errors, plain = ((difference**2).sum(1) for difference in (truth - shrunk, truth - predictors[:, 0]))
     by_name = {name: kept * weight for name, weight in zip(names, weights.tolist(), strict=True)}
     by_name |= {NO_CHANGE: 1 - kept} if kept < 1 else {}
     pairs = zip(predicted, truth, strict=True)
     pearson = np.array([np.corrcoef(*pair)[0, 1] if all(map(np.ptp, pair)) else np.nan for pair in pairs])
     gain = float(1 - errors.sum() / plain.sum()) if plain.sum() > 0 else np.nan
     is_ahead = _is_below(errors, plain) if np.isfinite(gain) else None
-    return Prediction(kept * weights @ changes, interval(residuals), source, by_name, pearson, gain, is_ahead)
+    return Prediction(change, interval(shrunk, truth, change), source, by_name, pearson, gain, is_ahead)
 
 
 def _is_below(errors: np.ndarray, plain: np.ndarray) -> bool:
@@ -107,17 +108,25 @@ def _is_below(errors: np.ndarray, plain: np.ndarray) -> bool:
     return bool(lower.mean() > max(noise, np.sqrt(np.finfo(float).eps) * plain.mean()))
 
 
-def interval(residuals: np.ndarray) -> np.ndarray:
-    """Compute half-widths ``(genes,)`` that cover 80 % of residuals ``(units, genes)``; NaN for a single unit."""
+def interval(predicted: np.ndarray, truth: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Compute half-widths ``(genes,)`` from left-out responses ``(units, genes)``; NaN for a single one."""
     # Residuals are scaled gene by gene by those of the other units. Their quantile over all genes and units calibrates
-    # the width, as in the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021).
-    n_units = len(residuals)
+    # the width, as in the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021). Genes that may change as much as the
+    # 30 genes of the largest true changes have the quantile of these 30 genes.
+    n_units = len(truth)
     if n_units < 2:
-        return np.full(residuals.shape[1], np.nan)
-    squares = residuals**2
+        return np.full(truth.shape[1], np.nan)
+    squares = (truth - predicted) ** 2
     floor = squares.mean() / n_units + np.finfo(float).tiny
-    rest = np.sqrt((squares.sum(0) - squares + floor) / n_units)
-    return np.quantile(np.abs(residuals) / rest, COVERAGE) * np.sqrt((squares.sum(0) + floor) / (n_units + 1))
+    rest, scale = (
+        np.sqrt((squares.sum(0) - squares + floor) / n_units),
+        np.sqrt((squares.sum(0) + floor) / (n_units + 1)),
+    )
+    ratios, sizes = np.sqrt(squares) / rest, np.abs(predicted) + rest
+    largest = np.arange(n_units)[:, None], np.argsort(-np.abs(truth), axis=1)[:, :N_LARGEST]
+    is_large = np.abs(change) + scale >= np.quantile(sizes[largest], 1 - COVERAGE)
+    width = np.quantile(ratios, COVERAGE)
+    return scale * np.where(is_large, max(width, np.quantile(ratios[largest], COVERAGE)), width)
 
 
 def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray:
