@@ -44,7 +44,8 @@ class NetworkOptions:
     vocabulary
         Embedding of categories without feature vectors: a ``"table"`` with a vector for each; or, of a size that does
         not depend on their number, the sum of rows of two small tables (``"hashed"``), or a projection of a fixed code
-        (``"coded"``). The latter two are for conditions with more than some thousand categories.
+        (``"coded"``). The latter two are for conditions with more than some thousand categories. They have no weights
+        of a single category, so query models learn new categories only with ``unfrozen=True``.
     nested_tokens
         Whether to train with random numbers of leading tokens (nested dropout, :cite:p:`rippel2014nested`), so that
         :meth:`~scdiffgen.model.TokenDiffusion.truncate_tokens` can cut the trained model.

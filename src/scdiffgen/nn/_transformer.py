@@ -36,10 +36,7 @@ class Block(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Transformer over the tokens of a cell, conditioned by AdaLN, cross-attention or concatenation.
-
-    With ``attention="across"`` each block is followed by attention over the cells of the minibatch.
-    """
+    """Transformer over the tokens of a cell and, with ``attention="across"``, over the cells of the minibatch."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
