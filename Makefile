@@ -43,10 +43,11 @@ matrix-%:
 	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
 	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --dist worksteal --quiet; echo "$*: passed"; fi
 
-lint: $(VENV)/installed-test  ## check style, format and documents
+lint: $(VENV)/installed-test  ## check style, format, documents and the history of the budget
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) scripts/check_docs.py
+	$(RUN) scripts/check_ratchet.py
 
 # Type stubs of dependencies change between releases: types are checked on one stack, that of the oldest supported Python.
 types: $(VENV)/installed-test  ## check types, on Python 3.11

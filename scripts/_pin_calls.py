@@ -220,6 +220,7 @@ OWN: dict[str, dict[str, Call]] = {
         "predict_perturbation, other label": lambda m, c: m.predict_perturbation(
             c, {"cell_type": "Dendritic"}, indices=FEW, **QUIET
         ),
+        "interpolate": lambda m, c: m.interpolate({"cell_type": "Dendritic"}, None, [0.3, 1], 10, **QUIET),
         "generate_to, of label": lambda m, c: generated_to(m, {"cell_type": "Dendritic"}, 25, batch_size=4),
         "write_back, half": partial(written_back, keys=["X_tokens", "X_token_activation"], dtype="float16"),
         "load_query_data": lambda m, c: queried(m, with_new_type(c), {"cell_type": "new type"}),

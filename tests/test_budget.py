@@ -49,7 +49,8 @@ def test_each_folder_keeps_to_its_budget(kind: str) -> None:
     if kind == "lines":
         found |= {name: count_lines.lines_of(ROOT / name) for name in ("tests", "benchmarks")}
     assert found.keys() == budget.keys()
-    assert {name: n for name, n in found.items() if n > budget[name]} == {}, "make room first: the budget only falls"
+    above = {name: n for name, n in found.items() if n > budget[name]}
+    assert above == {}, "make room first, or raise the budget by a decision"
 
 
 def test_constants_are_numbers_that_a_module_names() -> None:

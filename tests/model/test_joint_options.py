@@ -24,8 +24,12 @@ FORMS: dict[str, dict[str, Any]] = {
     "positions, none": {"positions": "none"},
     **{
         f"numbers, {kind}": {"number_embedding": kind, "level_embedding": kind}
-        for kind in ("fourier", "direct", "learned", "rotary", "hybrid")
+        for kind in ("fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
     },
+    "attention, across": {"attention": "across"},
+    "categories, hashed": {"vocabulary": "hashed"},
+    "categories, coded": {"vocabulary": "coded"},
+    "nested tokens": {"nested_tokens": True},
     "readout, penalised": {"orthogonality": 0.01},
     "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},
 }

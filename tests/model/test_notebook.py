@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import scvi
-from small_cells import QUIET, small_model
+from small_cells import QUIET, simulated_cells, small_model
 
 from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
@@ -24,6 +24,18 @@ def test_a_model_shows_its_summary(small: TokenDiffusion, capsys: pytest.Capture
     text = repr(small)
     assert capsys.readouterr().out == ""
     assert "2 tokens of 8" in text and "Training status: Trained" in text
+
+
+def test_a_model_shows_a_table_in_a_notebook(small: TokenDiffusion) -> None:
+    adata = simulated_cells(30)
+    adata.obs = adata.obs.rename(columns={"cell_type": "<b>type</b>"})
+    other = small_model(adata, labels_key="<b>type</b>")
+    for model, trained, condition in ((small, "yes", "age"), (other, "no", "<b>type</b>")):
+        root = ElementTree.fromstring(model._repr_html_())
+        rows = {row[0].text: row[1].text for row in root.findall("tr")}
+        assert rows["genes"] == "20" and rows["network"] == "2 tokens of 8, 1 layers" and rows["trained"] == trained
+        assert condition in rows  # as text, not as a tag
+    assert {row[0].text: row[1].text for row in ElementTree.fromstring(small._repr_html_())[1:]}["age"] == "a number"
 
 
 def test_a_held_out_evaluation_shows_its_remarks_and_folds_its_tables() -> None:

@@ -12,10 +12,10 @@ from anndata import AnnData
 from condition_rows import log_odds
 from fingerprint import weights_of
 from scipy import stats
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import QUIET, SMALL, simulated_cells, trained_model
 from treated_cells import treated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 TREATED = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
 
@@ -162,6 +162,16 @@ def test_what_cannot_be_extended_is_named(reference: TokenDiffusion) -> None:
         untrained = simulated_cells()
         TokenDiffusion.setup_anndata(untrained)
         TokenDiffusion.load_query_data(new_cells(), TokenDiffusion(untrained, **SMALL))
+
+
+@pytest.mark.parametrize("vocabulary", ["hashed", "coded"])
+def test_vocabularies_without_rows_of_categories_are_trained_as_a_whole(vocabulary: Any) -> None:
+    model = trained_model(simulated_cells(), network=NetworkOptions(vocabulary=vocabulary), labels_key="cell_type")
+    with pytest.raises(ValueError, match="unfrozen=True"):
+        TokenDiffusion.load_query_data(new_cells(), model, accelerator="cpu").train(max_epochs=1, **QUIET)
+    query = TokenDiffusion.load_query_data(new_cells(), model, accelerator="cpu", unfrozen=True)
+    query.train(max_epochs=1, **QUIET)
+    assert query.generate({"cell_type": "c"}, 2, n_steps=2, silent=True).obs["cell_type"].tolist() == ["c", "c"]
 
 
 def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> None:

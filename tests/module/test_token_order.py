@@ -38,6 +38,7 @@ MODULES: dict[str, Callable[..., DiffusionModule]] = {
 FORMS: dict[str, dict[str, Any]] = {
     **{f"conditioning {kind}": {"conditioning": kind} for kind in get_args(ConditioningKind)},
     **{f"positions {kind}": {"positions": kind} for kind in ("sinusoidal", "none")},
+    "attention across": {"attention": "across"},
     "embedded expression": {"expression_embedding": "direct"},
 }
 

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
+from scdiffgen.nn._options import NumberKind
 
 DIM = 12
 CELL_TYPE = ConditionSpec("cell_type", "category", n_categories=4)
@@ -277,7 +278,7 @@ def test_features_of_a_condition_without_them_are_refused():
         make([CELL_TYPE]).extend_features("cell_type", torch.zeros(1, 3))
 
 
-@pytest.mark.parametrize("number", NUMBER_EMBEDDINGS)
+@pytest.mark.parametrize("number", get_args(NumberKind))
 def test_every_option_embeds_everything_and_comes_back_from_its_state(number):
     options = NetworkOptions(number_embedding=number)
     embed, given = make(EVERYTHING, options), everything(5)

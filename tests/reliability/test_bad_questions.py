@@ -141,6 +141,8 @@ ASKING = [
     Bad("doses of a drug unseen", lambda m, _: m.dose_response(None, "Z", [1.0]), "'guide'", "'Z'", "'A', 'B'"),
     Bad("an unknown method", lambda m, _: m.get_token_loadings(method="svd"), "`method`", "'svd'", "'readout'"),
     Bad("a token that is not there", lambda m, _: m.hold_tokens([7]), "`levels`", "[7]", "'token_1' to 'token_2'"),
+    Bad("no tokens left", lambda m, _: m.truncate_tokens(0), "`n_tokens`", "0", WHOLE),
+    Bad("no way", lambda m, _: m.interpolate(A, None, [2]), "`weights`", "[2]", "between 0 and 1"),
     Bad("results by an unknown name", lambda m, c: m.write_back(c, keys=["X_pca"]), "`keys`", "'X_pca'", "X_tokens"),
     Bad("no doses", lambda m, _: m.dose_response(None, "A", []), "`doses`", "empty", "at least one dose"),
     Bad(

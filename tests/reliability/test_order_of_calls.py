@@ -22,7 +22,7 @@ from mudata import MuData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 FAST = {"n_steps": 2, "seed": 0, "silent": True}
 TREATMENT = {"guide": "B", "dose": 1.0}
@@ -43,11 +43,13 @@ CALLS: dict[str, Call] = {
     "get_token_adata": lambda model, _: model.get_token_adata(n_neighbors=None, silent=True),
     "get_var_names": lambda model, _: model.get_var_names(),
     "hold_tokens": lambda model, _: model.hold_tokens(["token_1"]),
+    "truncate_tokens": lambda model, _: model.truncate_tokens(1),
     "write_back": lambda model, _: written(model),
     "save": lambda model, folder: saved(model, folder),
 }
 OF_ONE_MODALITY: dict[str, Call] = {
     "draw_conditions": lambda model, _: model.draw_conditions({"cell_type": "b", **TREATMENT}, 6),
+    "interpolate": lambda model, _: model.interpolate(None, {"cell_type": "b"}, [0.3], 4, **FAST),
     "generate_to": lambda model, folder: model.generate_to(
         folder / "cells.h5ad", {"cell_type": "b", **TREATMENT}, 6, chunk_size=4, **FAST
     ),
@@ -156,7 +158,7 @@ def make(cells: AnnData | MuData, calls: Mapping[str, Call], folder: Path) -> As
     setup = TokenDiffusion.setup_mudata if isinstance(cells, MuData) else TokenDiffusion.setup_anndata
     setup(cells, **SETUP, control="ctrl")
     scvi.settings.seed = 0
-    model = TokenDiffusion(cells, **SMALL)
+    model = TokenDiffusion(cells, **SMALL, network=NetworkOptions(nested_tokens=True))
     model.train(max_epochs=2, batch_size=32, train_size=0.8, **QUIET)
     model.save(folder / "model")
     return Asked(cells, calls, folder)

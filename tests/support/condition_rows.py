@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 from scdiffgen.conditions import request_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.model._cell_request import encode
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
+from scdiffgen.nn._options import NumberKind
 
 VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 1.0, 1.0], "C": [1.0, 1.0, 0.0], "Z": [0.5, 0.5, 0.5]}
 GUIDES = {"perturbation_key": "guide", "control": "ctrl"}
@@ -45,6 +45,8 @@ ALL_TOLD = {
 # setup, model, and what it is asked for
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "categorical": ({"labels_key": "cell_type", "batch_key": "batch"}, {}, {"cell_type": "b"}),
+    "hashed": ({"hierarchy_keys": ["organ", "tissue"]}, {"vocabulary": "hashed"}, {"organ": "blood", "tissue": "vein"}),
+    "coded": ({"labels_key": "cell_type"}, {"vocabulary": "coded"}, {"cell_type": "b"}),
     "multi-component": (SLOTS, {}, {"gene": "K1", "gene_dose": 1.0, "drug": "D2", "drug_dose": 3.0}),
     "set": (DOSED, {}, DOSE),
     "hierarchical": ({"hierarchy_keys": ["organ", "tissue"]}, {}, {"organ": "blood", "tissue": "vein"}),
@@ -56,7 +58,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "no conditions, cross_attention": ({}, {"conditioning": "cross_attention"}, {}),
     "no conditions, concat": ({}, {"conditioning": "concat"}, {}),
 }
-for number in NUMBER_EMBEDDINGS:
+for number in get_args(NumberKind):
     chosen = {"number_embedding": number, "level_embedding": number}
     ROWS[number] = ({**DOSED, "continuous_covariate_keys": ["age"]}, chosen, {**DOSE, "age": 50.0})
 

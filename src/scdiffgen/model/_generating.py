@@ -22,6 +22,7 @@ from scdiffgen.conditions import Request
 
 from ._cell_request import CellRequest
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
+from ._cells_between import cells_between
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
@@ -100,6 +101,55 @@ class Generating(BaseModelClass):
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
         return new_cells(cells, sampler.annotate(request.obs(request.decoded(complete)), complete), gene_names(self))
+
+    @explain_unknown_arguments
+    @shared_docs
+    def interpolate(
+        self,
+        start: Request,
+        end: Request,
+        weights: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+        n_cells: int | None = None,
+        *,
+        library_size: LibrarySize = None,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData:
+        """Generate cells between two sets of conditions, by linear interpolation of their embeddings.
+
+        The network draws all cells, also of perturbations, and the same noise is used for all weights. Cells between
+        two conditions are no cells that were ever measured: look at them as at a path through what the model learned.
+
+        Parameters
+        ----------
+        start, end
+            Conditions at weight 0 and 1, as ``conditions`` of :meth:`generate`, for equally many cells.
+        weights
+            Weights of ``end``, between 0 and 1. Library sizes between both are geometric means.
+
+        Returns
+        -------
+        Cells of each weight one after another. ``.obs`` holds ``weight``, and the conditions as ``start_<name>`` and
+        ``end_<name>``.
+
+        {raises_request}
+
+        Examples
+        --------
+        >>> start, end = {"cell_type": "CD14+ Monocyte"}, {"cell_type": "Dendritic"}
+        >>> model.interpolate(start, end, [0, 0.5, 1], n_cells=2, n_steps=4).obs["weight"].tolist()
+        [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
+        """
+        require_training(self)
+        require_anndata(self, "interpolate")
+        require_thinning(self, "interpolate")
+        if not len(weights) or not all(is_finite_number(weight) and 0 <= weight <= 1 for weight in weights):
+            raise ValueError(f"`weights` is {weights!r}: pass at least one number, all between 0 and 1.")
+        sampler = sampler_of(self, n_steps, batch_size)
+        ends = {"start": CellRequest(self, start, n_cells), "end": CellRequest(self, end, n_cells)}
+        return cells_between(ends, sampler, weights, library_size, seed, silent=silent)
 
     @explain_unknown_arguments
     @shared_docs

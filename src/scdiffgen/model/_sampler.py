@@ -12,7 +12,7 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._messages import warn_user
-from scdiffgen.conditions import UNSEEN, Conditions
+from scdiffgen.conditions import UNSEEN, Conditions, MixedConditions
 from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
@@ -50,11 +50,33 @@ class Sampler:
     ) -> sparse.csr_matrix:
         """Draw a cell of ``sizes`` molecules for each row, with a progress bar if there is a ``description``."""
         device, drawn = self.module.device, []
-        rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
+        rows = self._minibatches(len(sizes))
         for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
             library = torch.from_numpy(sizes[chosen]).float().to(device)
             drawn.append(whole_counts(self.minibatch(conditions.take(chosen).to(device), library, generator)))
         return sparse.vstack(drawn, format="csr")
+
+    @torch.no_grad()
+    def between(
+        self,
+        start: Conditions[np.ndarray],
+        end: Conditions[np.ndarray],
+        weight: float,
+        sizes: np.ndarray,
+        generator: torch.Generator,
+    ) -> sparse.csr_matrix:
+        """Draw a cell of ``sizes`` molecules for each row by the network, between two sets of conditions."""
+        module: Any = self.module  # a ThinningModule
+        device, drawn = module.device, []
+        for chosen in self._minibatches(len(sizes)):
+            mixed = MixedConditions(start.take(chosen).to(device), end.take(chosen).to(device), weight)
+            library = torch.from_numpy(sizes[chosen]).float().to(device)
+            predictor = module.ema_denoiser.bind(mixed)
+            drawn.append(whole_counts(module.draw(predictor, library, n_steps=self.n_steps, generator=generator)))
+        return sparse.vstack(drawn, format="csr")
+
+    def _minibatches(self, n_cells: int) -> list[np.ndarray]:
+        return np.split(np.arange(n_cells), range(self.batch_size, n_cells, self.batch_size))
 
     def matched(
         self,

@@ -20,6 +20,7 @@ from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
+from ._display import model_as_html
 from ._expression_mixin import DrawingExpression
 from ._generating import Generating, explain_unknown_arguments
 from ._model_access import check_genes, modalities
@@ -324,6 +325,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     def __repr__(self) -> str:
         return self.summary_string  # scvi-tools would print it, and twice in a notebook
+
+    def _repr_html_(self) -> str:
+        return model_as_html(self)
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """Validate cells for the methods of scvi-tools, with further checks."""

@@ -10,12 +10,13 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training
-from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables
+from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
 
 
 class TokenReading(BaseModelClass):
@@ -216,3 +217,43 @@ class TokenReading(BaseModelClass):
         held = copy(self)
         held.module = reader.held(levels)
         return held
+
+    @shared_docs
+    def truncate_tokens(self, n_tokens: int) -> Self:
+        """Cut the model to its first tokens, which makes it smaller and faster at some loss of quality.
+
+        Parameters
+        ----------
+        n_tokens
+            Number of tokens to keep, from 1 to the number of tokens of the model.
+
+        Returns
+        -------
+        A new model with the same conditions and training cells; this model is not changed.
+
+        Raises
+        ------
+        ValueError
+            If the model was not created with ``NetworkOptions(nested_tokens=True)``, has fewer tokens, or its process
+            is ``"latent"``, which generates all tokens at once.
+        {raises_untrained}
+
+        Examples
+        --------
+        >>> from scdiffgen.model import NetworkOptions, TokenDiffusion
+        >>> nested = TokenDiffusion(adata, n_tokens=4, token_dim=16, network=NetworkOptions(nested_tokens=True))
+        >>> nested.train(max_epochs=1, enable_progress_bar=False)
+        >>> nested.truncate_tokens(2).get_token_activation().shape
+        (700, 2)
+        """
+        require_training(self)
+        check_whole_number("n_tokens", n_tokens)
+        size = self.module.size
+        if not size.options.nested_tokens or self.module.process_name == "latent":
+            raise ValueError(
+                "The tokens of this model are not nested: create and train a model with "
+                "`network=NetworkOptions(nested_tokens=True)` and another process than 'latent'."
+            )
+        if n_tokens > size.n_tokens:
+            raise ValueError(f"`n_tokens` is {n_tokens}, but the model has {size.n_tokens} tokens: pass fewer.")
+        return truncated(self, n_tokens)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -20,11 +21,26 @@ from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import FEWEST_CELLS, in_words
-from scdiffgen.module import ThinningModule, activation_gradient, contributions, loadings_in_group, regression_loadings
+from scdiffgen.module import (
+    ThinningModule,
+    activation_gradient,
+    contributions,
+    loadings_in_group,
+    regression_loadings,
+    token_basis,
+)
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
-from ._training_summary import REGRESSION_CELLS, activation_and_expression, hidden_moments, training_summary
+from ._training_data import RegisteredData
+from ._training_summary import (
+    REGRESSION_CELLS,
+    activation_and_expression,
+    genes_in_training,
+    hidden_moments,
+    moments_in_training,
+    training_summary,
+)
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "gradient"]
@@ -175,3 +191,22 @@ def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | 
         with threadpool_limits():  # restores OpenMP's number of threads (also PyTorch's), which numba sets
             sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
     return tokens
+
+
+def truncated(model: BaseModelClass, n_tokens: int) -> Any:
+    """Create a model of the first tokens of a model with nested tokens."""
+    with torch.random.fork_rng(devices=[]):  # initial weights, which are replaced
+        cut = type(model)(registered(model), **model.init_params_["non_kwargs"] | {"n_tokens": n_tokens})
+    for name, value in vars(model).items():
+        if name.endswith("_") and name != "init_params_":
+            setattr(cut, name, value)
+    # In each weight with an axis of tokens, the first tokens come first.
+    old, new = model.module.state_dict(), cut.module.state_dict()
+    cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
+    cut.module.eval()
+    cut.to_device(model.device)
+    data = RegisteredData(cut)
+    basis = token_basis(moments_in_training(data), cut.module.gene_weights().cpu().numpy())
+    basis, genes = genes_in_training(data, basis)
+    cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
+    return cut

@@ -178,8 +178,10 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
 def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort tokens by explained variance; return the order and the token basis over the training cells."""
     moments = moments_in_training(data)
-    order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
-    module.sort_tokens(order)
+    order = np.arange(module.size.n_tokens)
+    if not module.size.options.nested_tokens:  # nested tokens keep the order in which they are trained
+        order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
+        module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
 
 

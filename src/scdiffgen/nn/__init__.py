@@ -8,5 +8,4 @@ from ._encoders import CountEncoder
 from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
 from ._options import InputKind, NetworkOptions, NetworkSize, check_choices
 from ._readouts import AdditiveReadout, GeneScores, LabelOffsets, PriorLimit
-from .variants import _table
 from .variants._autoencoder import TokenAutoencoder

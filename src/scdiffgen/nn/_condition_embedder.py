@@ -7,12 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen.conditions import Condition, ConditionSpec
+from scdiffgen.conditions import Condition, ConditionSpec, MixedConditions
 
 from ._categories import FeatureEmbedding, TableEmbedding, extend_features, feature_table
-from ._numbers import NUMBER_EMBEDDINGS
+from ._numbers import number_embedding
 from ._options import NetworkOptions
 from ._shapes import Slots
+from .variants._table import variant
 
 
 def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
@@ -22,9 +23,13 @@ def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition
     return condition._replace(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask)
 
 
-def embed_categories(spec: ConditionSpec, dim: int) -> nn.Module:
-    """Make the embedding of the categories of a condition: of its feature vectors if it has any, else a table."""
-    return FeatureEmbedding(spec.n_features, dim) if spec.n_features else TableEmbedding(spec.n_categories, dim)
+def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
+    """Make the embedding of the categories of a condition: of its feature vectors if it has any, else of their ids."""
+    if spec.n_features:
+        return FeatureEmbedding(spec.n_features, dim)
+    if options.vocabulary == "table":
+        return TableEmbedding(spec.n_categories, dim)
+    return variant("vocabulary", options.vocabulary)(spec.n_categories, dim)
 
 
 class PartEmbedding(nn.Module):
@@ -32,9 +37,9 @@ class PartEmbedding(nn.Module):
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = embed_categories(spec, dim)
+        self.categories = embed_categories(spec, dim, options)
         self.transform = spec.transform  # scales doses to order one
-        self.dose = NUMBER_EMBEDDINGS[options.number_embedding](dim) if spec.has_values else None
+        self.dose = number_embedding(options.number_embedding)(dim) if spec.has_values else None
         if spec.has_values:
             self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
             self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
@@ -69,7 +74,7 @@ class NumberEmbedder(Embedder):
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.embedding = NUMBER_EMBEDDINGS[options.number_embedding](dim)
+        self.embedding = number_embedding(options.number_embedding)(dim)
         self.transform = spec.transform
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
@@ -82,9 +87,10 @@ class LabelEmbedder(Embedder):
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = embed_categories(spec, dim)
-        if spec.kind == "hierarchy" and isinstance(self.categories, TableEmbedding):
-            nn.init.zeros_(self.categories.weight)
+        self.categories = embed_categories(spec, dim, options)
+        if spec.kind == "hierarchy" and not spec.n_features:
+            for weight in self.categories.parameters():
+                nn.init.zeros_(weight)
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
@@ -120,6 +126,8 @@ class ConditionEmbedder(nn.Module):
         self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
         """Embed the conditions in the order of ``specs``; an omitted condition is missing in all cells."""
+        if isinstance(conditions, MixedConditions):
+            return conditions.mix(lambda given: self(given, n_cells))
         for name in conditions:
             self._index(name)
         null = self.null.expand(n_cells, -1, -1)
@@ -133,6 +141,8 @@ class ConditionEmbedder(nn.Module):
         self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions"]:
         """Average the transformed values (doses) of each condition over its parts; 0 if no part has a value."""
+        if isinstance(conditions, MixedConditions):
+            return conditions.mix(lambda given: self.numbers(given, n_cells))
         numbers = self.null.new_zeros(n_cells, len(self.names))
         for index, transform in self.transforms.items():
             if self.names[index] in conditions:

@@ -6,7 +6,7 @@ from torch import nn
 
 from ._options import InputKind, NetworkSize
 from ._shapes import CellVector, Genes, Sums, Tokens
-from .variants._embedding_forms import N_FUNCTIONS, ExpressionFunctions
+from .variants._table import variant
 
 
 class CountEncoder(nn.Module):
@@ -23,8 +23,10 @@ class CountEncoder(nn.Module):
         self.weight = nn.Parameter(torch.randn(n_genes, size.n_hidden) * 0.1)
         self.shift = nn.Linear(size.conditioning_dim, size.n_hidden)
         kind = size.options.expression_embedding
-        self.functions = None if kind is None else ExpressionFunctions(kind)
-        self.mix = None if kind is None else nn.Parameter(torch.eye(N_FUNCTIONS, 1).repeat(1, size.n_hidden))
+        self.functions = None if kind is None else variant("expression_embedding", kind)(kind)
+        self.mix = None
+        if self.functions is not None:
+            self.mix = nn.Parameter(torch.eye(self.functions.n_functions, 1).repeat(1, size.n_hidden))
         self.norm = nn.LayerNorm(size.n_hidden)
         self.dropout = nn.Dropout(size.dropout)
         self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)

@@ -11,8 +11,7 @@ from ._options import InputKind, NetworkSize
 from ._readouts import AdditiveReadout, GeneScores, Urn
 from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Sums, Tokens, Vectors
 from ._transformer import TokenTransformer
-from .variants._attention_forms import Rotations
-from .variants._embedding_forms import FIXED_POSITIONS
+from .variants._table import variant
 
 
 class Conditioning(NamedTuple):
@@ -41,8 +40,10 @@ class TokenTrunk(nn.Module):
         if form.positions == "learned":
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
         else:
-            self.register_buffer("positions", FIXED_POSITIONS[form.positions](size.n_tokens, size.token_dim))
-        self.rotations = Rotations(size) if form.attention_numbers == "rotated" else None
+            fixed = variant("positions", form.positions)(size.n_tokens, size.token_dim)
+            self.register_buffer("positions", fixed)
+        self.rotations = variant("attention_numbers", "rotated")(size) if form.attention_numbers == "rotated" else None
+        self.nested = form.nested_tokens
         self.transformer = TokenTransformer(size)
 
     def conditioning(
@@ -62,8 +63,11 @@ class TokenTrunk(nn.Module):
         return Conditioning(vector, condition, angles)
 
     def forward(self, gene_sums: Sums, conditioning: Conditioning) -> Tokens:
-        """Compute tokens from the sums of ``encoder.read``."""
-        return self.transformer(self.encoder(gene_sums, conditioning.vector) + self.positions, *conditioning)
+        """Compute tokens from the sums of ``encoder.read``; nested tokens are trained with leading tokens only."""
+        tokens = self.encoder(gene_sums, conditioning.vector) + self.positions
+        if self.nested and self.training:
+            tokens = tokens[:, : variant("nested_tokens", True)(tokens.shape[1])]
+        return self.transformer(tokens, *conditioning)
 
 
 class ScoreNetwork(nn.Module):

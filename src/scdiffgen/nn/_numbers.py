@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ._options import NumberKind
+from .variants._table import variant
 
 LARGEST = 2.0**20
 """Clipping bound of magnitudes. Beyond it, the spacing of float32 exceeds 1/8, and phases would be noise."""
@@ -61,10 +62,12 @@ class SinusoidalEmbedding(WaveEmbedding):
         self.register_buffer("frequencies", geometric_frequencies((dim + 1) // 2, min_period, max_period))
 
 
-NUMBER_EMBEDDINGS: dict[NumberKind, type[NumberEmbedding]] = {"sinusoidal": SinusoidalEmbedding}
+def number_embedding(kind: NumberKind) -> type[NumberEmbedding]:
+    """Return the class of an embedding by its name."""
+    return SinusoidalEmbedding if kind == "sinusoidal" else variant("number_embedding", kind)
 
 
 def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
     """Make an embedding of log counts, such as noise level and library size."""
-    form = NUMBER_EMBEDDINGS[kind]
+    form = number_embedding(kind)
     return form(dim, **form.for_log_counts)

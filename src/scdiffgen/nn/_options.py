@@ -7,9 +7,11 @@ from scdiffgen._arguments import check_share, check_whole_number
 
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
+AttentionKind = Literal["within", "across"]
 AttentionNumberKind = Literal["embedded", "rotated"]
-NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid"]
+NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
 ExpressionKind = Literal[NumberKind, None]
+VocabularyKind = Literal["table", "hashed", "coded"]
 InputKind = Literal["counts", "values"]
 
 
@@ -28,13 +30,25 @@ class NetworkOptions:
         (``"concat"``).
     positions
         Position embeddings of tokens: ``"learned"``, ``"sinusoidal"`` or ``"none"``.
+    attention
+        Whether tokens attend to the tokens of their cell (``"within"``), or also to the same token of all cells of the
+        minibatch (``"across"``). The result for a cell then depends on the cells that are drawn or read with it, and so
+        on ``batch_size``, but not on their order.
     attention_numbers
         Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by proportional angles
         (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose, tokens by
         noise level and library size. Missing numbers count as 0.
     number_embedding, level_embedding
         Embeddings of doses and continuous covariates, and of noise level and library size: ``"sinusoidal"``,
-        ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"`` or ``"hybrid"``.
+        ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
+    vocabulary
+        Embedding of categories without feature vectors: a ``"table"`` with a vector for each; or, of a size that does
+        not depend on their number, the sum of rows of two small tables (``"hashed"``), or a projection of a fixed code
+        (``"coded"``). The latter two are for conditions with more than some thousand categories. They have no weights
+        of a single category, so query models learn new categories only with ``unfrozen=True``.
+    nested_tokens
+        Whether to train with random numbers of leading tokens (nested dropout, :cite:p:`rippel2014nested`), so that
+        :meth:`~scdiffgen.model.TokenDiffusion.truncate_tokens` can cut the trained model.
     orthogonality
         Weight of the orthogonality penalty on the read-out, which makes tokens load on different genes and reproducible
         with other seeds. ``None`` is 0.3 for thinning of one modality, and 0 for other models, which were not
@@ -68,9 +82,12 @@ class NetworkOptions:
     expression_embedding: ExpressionKind = None
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"
+    attention: AttentionKind = "within"
     attention_numbers: AttentionNumberKind = "embedded"
     number_embedding: NumberKind = "sinusoidal"
     level_embedding: NumberKind = "sinusoidal"
+    vocabulary: VocabularyKind = "table"
+    nested_tokens: bool = False
     orthogonality: float | None = None
     dropout: float | None = None
     readout_dim: int | None = None

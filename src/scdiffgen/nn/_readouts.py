@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
 
 from ._options import NetworkSize
 from ._shapes import CellVector, Genes, Hidden, Levels, Tokens
@@ -90,6 +90,8 @@ class LabelOffsets(nn.Module):
 
     def forward(self, conditions: Conditions[Tensor]) -> Genes:
         """Look up the offsets of cells; zero if the label is missing."""
+        if isinstance(conditions, MixedConditions):
+            return conditions.mix(self)
         if self.name not in conditions:
             return self.table.new_zeros(conditions.n_cells, self.table.shape[1])
         label = conditions[self.name]

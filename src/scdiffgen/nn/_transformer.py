@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ._attention import Attention
 from ._options import NetworkSize
-from .variants._attention_forms import GatedAttention
+from .variants._table import variant
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Block(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Transformer over the tokens of a cell, conditioned by AdaLN, cross-attention or concatenation."""
+    """Transformer over the tokens of a cell and, with ``attention="across"``, over the cells of the minibatch."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -45,9 +45,12 @@ class TokenTransformer(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.to_token = nn.Linear(size.conditioning_dim, dim) if form.conditioning == "concat" else None
         self.to_conditions = nn.ModuleList(
-            GatedAttention(dim, n_heads, size.conditioning_dim)
+            variant("conditioning", "cross_attention")(dim, n_heads, size.conditioning_dim)
             for _ in self.blocks
             if form.conditioning == "cross_attention"
+        )
+        self.to_cells = nn.ModuleList(
+            variant("attention", "across")(dim, n_heads) for _ in self.blocks if form.attention == "across"
         )
 
     def forward(
@@ -64,4 +67,6 @@ class TokenTransformer(nn.Module):
             if self.to_conditions:
                 tokens = self.to_conditions[layer](tokens, sequence, angles)
             tokens = block(tokens, conditioning, in_block)
+            if self.to_cells:
+                tokens = self.to_cells[layer](tokens)
         return self.norm(tokens[:, :n_tokens])

@@ -11,8 +11,7 @@ from networks import normal, random_weights, torchs_attention, without_gradient
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
-from scdiffgen.nn._options import ConditioningKind
+from scdiffgen.nn._options import ConditioningKind, NumberKind
 from scdiffgen.nn._transformer import TokenTransformer
 from scdiffgen.nn.variants._attention_forms import GatedAttention
 
@@ -100,7 +99,7 @@ def test_concatenating_no_conditions_is_no_conditioning() -> None:
     torch.testing.assert_close(scores(joined, nothing), scores(plain, conditions_of("adaln")), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("level", NUMBER_EMBEDDINGS)
+@pytest.mark.parametrize("level", get_args(NumberKind))
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, level: str) -> None:
     torch.manual_seed(0)
@@ -117,7 +116,7 @@ def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, 
     assert condition.grad is not None and condition.grad.abs().amax(-1).min() > 0
 
 
-@pytest.mark.parametrize("level", NUMBER_EMBEDDINGS)
+@pytest.mark.parametrize("level", get_args(NumberKind))
 def test_the_level_matters_from_the_empty_cell_to_millions_of_molecules(level: str) -> None:
     network = random_weights(TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(level_embedding=level))))
     n_molecules = torch.tensor([0.0, 1.0, 30.0, 1e3, 1e6])

@@ -1,4 +1,4 @@
-"""Other positions: against NumPy and torch, and what must not matter to them."""
+"""Other positions and attention across cells: against NumPy and torch, and what must not matter to them."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,8 +10,10 @@ from csr import csr
 from networks import normal, random_weights, torchs_attention, without_gradient
 from torch import Tensor
 
-from scdiffgen.nn import NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork
+from scdiffgen.nn import NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork, TokenTrunk
+from scdiffgen.nn._network import Conditioning
 from scdiffgen.nn.variants._attention_forms import GatedAttention
+from scdiffgen.nn.variants._cell_attention import CellAttention
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
 SIZE = NetworkSize(
@@ -29,7 +31,12 @@ COUNTS = np.random.default_rng(0).poisson(0.8, (N_CELLS, N_GENES))
 COUNTS[2] = 0  # an empty cell, as generation starts from
 VALUES = normal(N_CELLS, N_GENES, seed=3)
 CONDITION = normal(N_CELLS, CONDITIONING, seed=4)
-OPTIONS: list[dict[str, Any]] = [{"positions": "sinusoidal"}, {"positions": "none"}]
+OPTIONS: list[dict[str, Any]] = [
+    {"positions": "sinusoidal"},
+    {"positions": "none"},
+    {"attention": "across"},
+    {"nested_tokens": True},
+]
 EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
@@ -55,10 +62,10 @@ def test_every_option_sees_the_cell_and_learns(options: dict[str, Any]) -> None:
 
 
 @EVERY_OPTION
-def test_cells_do_not_see_each_other(options: dict[str, Any]) -> None:
+def test_cells_see_each_other_only_with_attention_across_cells(options: dict[str, Any]) -> None:
     network = make(**options)
     together, alone = logits(network)[:1], logits(network, COUNTS[:1], CONDITION[:1])
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(together, alone, rtol=1e-4, atol=1e-4) != (options.get("attention") == "across")
 
 
 @EVERY_OPTION
@@ -88,6 +95,28 @@ def test_attention_to_conditions_is_torchs_behind_a_gate() -> None:
     torchs = torchs_attention(layer.attention, DIM, HEADS)
     expected = tokens + layer.gate * torchs(layer.norm(tokens), sources, sources)[0]
     torch.testing.assert_close(layer(tokens, sources), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_across_cells_is_torchs_over_one_token_of_all_cells() -> None:
+    tokens, layer = normal(N_CELLS, N_TOKENS, DIM, seed=5), CellAttention(DIM, HEADS)
+    torch.testing.assert_close(layer(tokens), tokens)  # a fresh one is the identity
+    random_weights(layer)
+    torchs = torchs_attention(layer.attention, DIM, HEADS)
+    for token in range(N_TOKENS):
+        cells = layer.norm(tokens[:, token])[None]
+        expected = tokens[:, token] + layer.gate * torchs(cells, cells, cells)[0][0]
+        torch.testing.assert_close(layer(tokens)[:, token], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nested_tokens_vary_in_number_in_training_alone() -> None:
+    torch.manual_seed(0)
+    options = NetworkOptions(nested_tokens=True)
+    trunk = TokenTrunk(10, replace(SIZE, n_tokens=4, options=options))
+    arguments = torch.zeros(1, SIZE.n_hidden), Conditioning(torch.zeros(1, 8))
+    numbers = np.bincount([trunk(*arguments).shape[1] for _ in range(400)], minlength=5)
+    expected = 400 * np.array([0, 1 / 8, 1 / 8, 1 / 8, 5 / 8])
+    assert np.abs(numbers - expected).max() < 4 * np.sqrt(400 / 4)
+    assert {trunk.eval()(*arguments).shape[1] for _ in range(20)} == {4}
 
 
 def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> None:

@@ -1,5 +1,7 @@
 """All number embeddings against closed forms, SciPy's rank correlation and automatic differentiation."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,8 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
 from scdiffgen.nn._attention import rotate
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS, SinusoidalEmbedding
+from scdiffgen.nn._numbers import SinusoidalEmbedding, number_embedding
+from scdiffgen.nn._options import NumberKind
 from scdiffgen.nn.variants._embedding_forms import (
     DirectEmbedding,
     FourierEmbedding,
@@ -15,14 +18,15 @@ from scdiffgen.nn.variants._embedding_forms import (
     RotaryEmbedding,
     number_bins,
 )
+from scdiffgen.nn.variants._wavelets import wavelets
 
-KINDS = sorted(NUMBER_EMBEDDINGS)
+KINDS = sorted(get_args(NumberKind))
 SMOOTH_KINDS = [kind for kind in KINDS if kind != "learned"]
 
 
 def make(kind, dim):
     torch.manual_seed(0)
-    return NUMBER_EMBEDDINGS[kind](dim).double()
+    return number_embedding(kind)(dim).double()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,7 +34,7 @@ def make(kind, dim):
 def test_every_dim_is_filled(kind, dim):
     if kind == "rotary" and dim == 1:
         with pytest.raises(ValueError, match="`dim` is 1, but RotaryEmbedding needs at least 2"):
-            NUMBER_EMBEDDINGS[kind](dim)
+            number_embedding(kind)(dim)
         return
     embedding = make(kind, dim)
     assert embedding(torch.zeros(3, 2, dtype=torch.float64)).shape == (3, 2, dim)
@@ -42,7 +46,7 @@ def test_every_dim_is_filled(kind, dim):
 def test_zero_negative_tiny_and_huge_numbers_are_finite_and_of_order_one(kind):
     numbers = torch.tensor([0.0, -0.0, -1.0, 1e-38, -1e38, 1e38, torch.inf, -torch.inf])
     torch.manual_seed(0)
-    vectors = NUMBER_EMBEDDINGS[kind](32)(numbers)
+    vectors = number_embedding(kind)(32)(numbers)
     assert vectors.isfinite().all()
     assert vectors.abs().max() < 6
     torch.testing.assert_close(vectors[0], vectors[1])
@@ -59,9 +63,9 @@ def test_derivative_agrees_with_finite_differences_and_is_bounded(kind):
     assert slopes.abs().max() < 12
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if [*NUMBER_EMBEDDINGS[kind](8).parameters()]])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if [*number_embedding(kind)(8).parameters()]])
 def test_gradients_of_parameters_are_finite_at_zero_and_far_out(kind):
-    embedding = NUMBER_EMBEDDINGS[kind](8)
+    embedding = number_embedding(kind)(8)
     embedding(torch.tensor([0.0, -1e30, torch.inf])).square().sum().backward()
     assert all(p.grad.isfinite().all() for p in embedding.parameters())
 
@@ -69,7 +73,7 @@ def test_gradients_of_parameters_are_finite_at_zero_and_far_out(kind):
 # Measured Spearman correlation of distances in -4 .. 4, at 32 components, less a margin of 0.05.
 @pytest.mark.parametrize(
     ("kind", "at_least"),
-    [("sinusoidal", 0.90), ("rotary", 0.90), ("fourier", 0.90), ("direct", 0.85), ("hybrid", 0.80)],
+    [("sinusoidal", 0.90), ("rotary", 0.90), ("fourier", 0.90), ("direct", 0.85), ("hybrid", 0.80), ("wavelet", 0.70)],
 )
 def test_nearby_numbers_have_nearby_vectors(kind, at_least):
     numbers = np.linspace(-4, 4, 161)
@@ -114,6 +118,15 @@ def test_hybrid_is_its_parts_side_by_side():
     numbers = torch.linspace(-2, 2, 7)
     assert [part.dim for part in embedding.parts] == [6, 3, 2]
     torch.testing.assert_close(embedding(numbers)[:, :6], SinusoidalEmbedding(6)(numbers))
+
+
+def test_wavelets_are_derivatives_of_a_gaussian():
+    x = torch.linspace(-3, 3, 31, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(torch.exp(-(x**2) / 2).sum(), x, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), x)
+    even, odd = wavelets(x)
+    torch.testing.assert_close(even, -curvature)
+    torch.testing.assert_close(odd, -slope * torch.e**0.5)
 
 
 # Rotations.

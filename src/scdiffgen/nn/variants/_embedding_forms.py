@@ -1,7 +1,6 @@
 """Alternatives to sinusoidal number embeddings, learned positions and log-count inputs."""
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +20,7 @@ from scdiffgen.nn._numbers import (
     geometric_frequencies,
     log_count_embedding,
 )
-from scdiffgen.nn._options import InputKind, NumberKind, PositionKind
+from scdiffgen.nn._options import InputKind, NumberKind
 from scdiffgen.nn._shapes import Genes, Sums
 
 # Numbers.
@@ -137,30 +136,24 @@ def sinusoidal_positions(n_tokens: int, dim: int) -> Tensor:
     return waves(torch.arange(n_tokens, dtype=torch.float32))
 
 
-FIXED_POSITIONS: dict[PositionKind, Callable[[int, int], Tensor]] = {
-    "sinusoidal": sinusoidal_positions,
-    "none": torch.zeros,
-}
-
-
 # Expression.
-
-N_FUNCTIONS = 4
 
 
 class ExpressionFunctions(nn.Module):
     """Learned functions of expression, linear in its embedding and 0 at 0; the first is initially the identity."""
 
+    n_functions = 4
+
     def __init__(self, kind: NumberKind) -> None:
         super().__init__()
         self.embed = log_count_embedding(kind, 32)
-        self.to_functions = nn.Linear(self.embed.dim, N_FUNCTIONS)
+        self.to_functions = nn.Linear(self.embed.dim, self.n_functions)
         with torch.no_grad():
             self.to_functions.weight[0] = self.to_functions.bias[0] = 0
 
     def forward(self, expression: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape functions"]:
         learned = self.to_functions(self.embed(expression)) * (expression != 0)[..., None]
-        return learned + F.pad(expression[..., None], (0, N_FUNCTIONS - 1))
+        return learned + F.pad(expression[..., None], (0, self.n_functions - 1))
 
     def weighted_sums(self, state: Genes, weight: Tensor, mix: Tensor, input_kind: InputKind) -> Sums:
         """Sum over genes by ``weight`` and functions by ``mix``; genes with equal counts are summed first."""

@@ -1,15 +1,31 @@
-"""Registration of all alternatives under their names in :class:`NetworkOptions`."""
+"""Alternatives by option of :class:`NetworkOptions` and name, imported when a network is built with them."""
 
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
+from importlib import import_module
+from typing import Any
 
-from . import _embedding_forms as embeddings
+NUMBERS = {
+    "fourier": "_embedding_forms.FourierEmbedding",
+    "direct": "_embedding_forms.DirectEmbedding",
+    "learned": "_embedding_forms.BinEmbedding",
+    "rotary": "_embedding_forms.RotaryEmbedding",
+    "hybrid": "_embedding_forms.HybridEmbedding",
+    "wavelet": "_wavelets.WaveletEmbedding",
+}
 
-NUMBER_EMBEDDINGS.update(
-    {
-        "fourier": embeddings.FourierEmbedding,
-        "direct": embeddings.DirectEmbedding,
-        "learned": embeddings.BinEmbedding,
-        "rotary": embeddings.RotaryEmbedding,
-        "hybrid": embeddings.HybridEmbedding,
-    }
-)
+VARIANTS: dict[str, dict[Any, str]] = {
+    "number_embedding": NUMBERS,
+    "level_embedding": NUMBERS,
+    "expression_embedding": dict.fromkeys(["sinusoidal", *NUMBERS], "_embedding_forms.ExpressionFunctions"),
+    "conditioning": {"cross_attention": "_attention_forms.GatedAttention"},
+    "positions": {"sinusoidal": "_embedding_forms.sinusoidal_positions", "none": "torch.zeros"},
+    "attention": {"across": "_cell_attention.CellAttention"},
+    "attention_numbers": {"rotated": "_attention_forms.Rotations"},
+    "vocabulary": {"hashed": "_vocabularies.HashedVocabulary", "coded": "_vocabularies.CodedVocabulary"},
+    "nested_tokens": {True: "_nested_tokens.number_of_tokens"},
+}
+
+
+def variant(option: str, name: Any) -> Any:
+    """Import an alternative, a class or a function, by the option and its value."""
+    module, _, attribute = VARIANTS[option][name].rpartition(".")
+    return getattr(import_module(f"{__package__}.{module}" if module.startswith("_") else module), attribute)
