@@ -75,15 +75,6 @@ def test_parts_move_with_their_doses_to_the_columns_of_the_cells(register: Calla
     assert written["one_dose"].tolist() == [5.0, 3.0, 1.0] and written["two_dose"].tolist() == [2.0, 0.0, 4.0]
 
 
-def test_a_setup_of_an_earlier_version_has_no_spellings(dosed: Manager) -> None:
-    fields = dict(dosed.registry["field_registries"])
-    state = dict(fields["perturbation"]["state_registry"])
-    del state["spellings"]
-    fields["perturbation"] = {**fields["perturbation"], "state_registry": state}
-    written = write_conditions({"field_registries": fields}, pd.DataFrame({"guide": ["C+B"], "dose": ["1+2"]}))
-    assert written.iloc[0].tolist() == ["B+C", "2.0+1.0"]
-
-
 def test_doses_in_columns_of_their_own_come_back_as_numbers(register: Callable[..., Manager]) -> None:
     drugs = {"one": ["no", "B", "A"], "two": ["no", "A", "no"]}
     keys = {"perturbation_key": ["one", "two"], "dose_key": ["one_dose", "two_dose"], "control": "no"}

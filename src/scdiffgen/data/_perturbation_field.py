@@ -121,7 +121,7 @@ class PerturbationField(ColumnsField):
             ranges = treatments.dose_ranges(unseen)
             state = extended_perturbations(state, unseen, vectors, place, components, ranges)
         if extend:
-            state = {**state, "spellings": {**treatments.spellings, **state.get("spellings", {})}}
+            state = {**state, "spellings": {**treatments.spellings, **state["spellings"]}}
         n_slots = max(state["n_slots"], treatments.n_slots)
         return treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
 

@@ -153,7 +153,7 @@ def spelled(treatment: DosesByName | None, asked: Sequence[Any], n_dose_columns:
         return [math.nan] * (len(names) + n_dose_columns)
     if not treatment:
         return [*names, *[0.0] * n_dose_columns]
-    known = state.get("spellings", {}).get(syntax.name(treatment), ())
+    known = state["spellings"].get(syntax.name(treatment), ())
     if len(known) == len(names):
         names = [math.nan if entry is None else entry for entry in known]
     elif len(names) == 1:
