@@ -6,12 +6,10 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from anndata import AnnData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 
-from scdiffgen.io import plain_data
 from scdiffgen.model import TokenDiffusion
 
 
