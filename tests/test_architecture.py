@@ -1,4 +1,4 @@
-"""Who may import whom: the contracts in pyproject.toml hold, and no package goes without one."""
+"""Who may import whom: the contracts in pyproject.toml hold, and every module is in a layer."""
 
 import tomllib
 from pathlib import Path
@@ -8,8 +8,6 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 ROOT = Path(__file__).parents[1]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-PACKAGES = {f"scdiffgen.{found.parent.name}" for found in (ROOT / "src/scdiffgen").glob("*/__init__.py")}
-MODULES = {f"scdiffgen.{found.stem}" for found in (ROOT / "src/scdiffgen").glob("*.py")} - {"scdiffgen.__init__"}
 
 
 def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,13 +15,7 @@ def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
 
 
-def test_every_package_has_a_contract() -> None:
-    assert PACKAGES - {package for contract in CONTRACTS for package in contract["source_modules"]} == set()
-
-
-@pytest.mark.parametrize(
-    ("alone", "allowed"), [("scdiffgen.datasets", {"scdiffgen._log_normalise"}), ("scdiffgen.diffusion", set())]
-)
-def test_what_stands_alone_sees_nothing_else_of_ours(alone: str, allowed: set[str]) -> None:
-    (forbidden,) = (contract["forbidden_modules"] for contract in CONTRACTS if contract["source_modules"] == [alone])
-    assert (PACKAGES | MODULES) - {alone} - set(forbidden) == allowed
+def test_a_module_without_a_layer_breaks_the_contract_of_layers() -> None:
+    (layers,) = (contract for contract in CONTRACTS if contract["type"] == "layers")
+    assert layers["exhaustive"] and layers["containers"] == ["scdiffgen"]
+    assert layers["layers"][-1] == "diffusion | normal_scores | _log_normalise"  # what imports nothing of ours
