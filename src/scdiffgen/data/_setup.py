@@ -21,13 +21,16 @@ from scvi.data.fields import BaseAnnDataField
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ADDED, N_CELLS, PerturbationSyntax
-from scdiffgen.data import _covariate_fields as covariates
-from scdiffgen.data._columns_field import ColumnsField
-from scdiffgen.data._count_checks import blocks, each_once, row_totals
-from scdiffgen.data._counts import CountsField
-from scdiffgen.data._hierarchy_field import HierarchyField
-from scdiffgen.data._perturbation_field import PerturbationField
-from scdiffgen.data._perturbation_input import DOSE
+from scdiffgen.data._counts import CountsField, blocks, each_once, row_totals
+from scdiffgen.data._fields import (
+    CategoricalCovariatesField,
+    ColumnsField,
+    ContinuousCovariatesField,
+    HierarchyField,
+    StrictCategoricalObsField,
+    TextField,
+)
+from scdiffgen.data._perturbations import DOSE, PerturbationField
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_screen_design, warn_of_small_groups
 
@@ -78,14 +81,14 @@ class SetupArguments:
             raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are reserved for codes. Rename the column.")
         _raise_if_repeated(columns, reserved)
         fields: list[ColumnsField] = [
-            covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
-            covariates.StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
+            StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
+            StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
             HierarchyField(REGISTRY_KEYS.HIERARCHY, hierarchy),
-            covariates.CategoricalCovariatesField(REGISTRY_KEYS.CATEGORICAL_COVARIATES, categorical),
-            covariates.ContinuousCovariatesField(REGISTRY_KEYS.CONTINUOUS_COVARIATES, continuous),
+            CategoricalCovariatesField(REGISTRY_KEYS.CATEGORICAL_COVARIATES, categorical),
+            ContinuousCovariatesField(REGISTRY_KEYS.CONTINUOUS_COVARIATES, continuous),
         ]
         if self.text_key is not None:
-            fields.append(covariates.TextField(REGISTRY_KEYS.TEXT, self.text_key, argument="text_key"))
+            fields.append(TextField(REGISTRY_KEYS.TEXT, self.text_key, argument="text_key"))
         if perturbation:
             syntax = PerturbationSyntax(tuple(_names(self.control, "control", may_be_one=True)), self.perturbation_sep)
             how = {"dose_unit": self.dose_unit, "features_key": self.perturbation_features_key}
