@@ -27,7 +27,7 @@ def dosed(register: Callable[..., Manager]) -> Manager:
 @pytest.mark.parametrize(
     ("guide", "dose", "expected"),
     [
-        ("C + B", "0.5+2", ("C + B", "0.5+2")),  # as most cells have it
+        ("C + B", "0.5+2", ("C + B", "0.5+2.0")),  # as the first cell has it
         ("B + C", "2+0.5", ("C + B", "0.5+2.0")),
         (" B+C", {"B": 2.0, "C": 0.5}, ("C + B", "0.5+2.0")),
         ("C + B", "1e0+２", ("C + B", "1.0+2.0")),
@@ -44,7 +44,7 @@ def dosed(register: Callable[..., Manager]) -> Manager:
         (None, None, (None, None)),
     ],
 )
-def test_a_treatment_is_spelled_as_most_cells_have_it_or_sorted(dosed: Manager, guide, dose, expected) -> None:
+def test_a_treatment_is_spelled_as_the_first_cell_has_it_or_sorted(dosed: Manager, guide, dose, expected) -> None:
     table = pd.DataFrame({"guide": pd.Series([guide], dtype=object), "dose": pd.Series([dose], dtype=object)})
     written = write_conditions(dosed, table)
     (entries,) = written.astype(object).where(written.notna(), None).to_numpy().tolist()

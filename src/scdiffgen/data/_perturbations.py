@@ -27,7 +27,7 @@ class Treatments(NamedTuple):
 
     distinct: Sequence[DosesByName | None]  # None if missing, which requests allow
     codes: np.ndarray  # (cells,) int64, indices into `distinct`
-    spellings: Mapping[str, tuple] = {}  # most frequent column entries by sorted name
+    spellings: Mapping[str, tuple] = {}  # column entries of the first cell by sorted name
 
     @property
     def parts(self) -> pd.DataFrame:
@@ -78,6 +78,7 @@ def read_treatments(
     rows = list(zip(*(entries_of(column) for column in [*entries, *doses]), strict=True))
     code_of_row = {row: code for code, row in enumerate(dict.fromkeys(rows))}
     distinct: list[DosesByName] = []
+    spellings: dict[str, tuple] = {}
     for row in code_of_row:
         names, dose_entries = row[: len(columns)], row[len(columns) :]
         try:
@@ -94,13 +95,9 @@ def read_treatments(
             entry = f"{shown} at dose {at_dose}" if dose_entries else shown
             raise ValueError(f"{named(columns)}: {entry} {where}: {_with_advice(error, names, syntax)}") from None
         distinct.append(treatment)
-    codes = np.array([code_of_row[row] for row in rows], dtype=np.int64)
-    spelled: dict[str, Counter[tuple]] = {}
-    for row, treatment, n_cells in zip(code_of_row, distinct, np.bincount(codes).tolist(), strict=True):
         if treatment:
-            entries_of_row = tuple(map(_stripped, row[: len(columns)]))
-            spelled.setdefault(syntax.name(treatment), Counter())[entries_of_row] += n_cells
-    return Treatments(distinct, codes, {name: counter.most_common(1)[0][0] for name, counter in spelled.items()})
+            spellings.setdefault(syntax.name(treatment), tuple(map(_stripped, names)))
+    return Treatments(distinct, np.array([code_of_row[row] for row in rows], dtype=np.int64), spellings)
 
 
 def _with_advice(error: ValueError, names: Sequence[Any], syntax: PerturbationSyntax) -> str:
@@ -132,15 +129,12 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """Spell treatments and doses of a request by :func:`spelled`; plain doses of the same parts are kept."""
+    """Spell treatments and doses of a request by :func:`spelled`."""
     syntax, (names, doses) = syntax_of(state), _requested_columns(table, name, state)
-    rows = []
-    for asked, asked_doses in _requested_rows(table, name, state):
-        stripped = [_stripped(entry) for entry in asked]
-        row = spelled(_treatment(asked, asked_doses, syntax), stripped, len(doses), state)
-        several = isinstance(row[-1], str) and row[:-1] == stripped and isinstance(asked_doses[-1], str)
-        is_plain = several and not set(asked_doses[-1]) - set(f"0123456789. {syntax.separator}")
-        rows.append([*stripped, *asked_doses] if is_plain else row)
+    rows = [
+        spelled(_treatment(asked, asked_doses, syntax), list(map(_stripped, asked)), len(doses), state)
+        for asked, asked_doses in _requested_rows(table, name, state)
+    ]
     for column, entries in zip([*names, *doses], zip(*rows, strict=True), strict=True):
         written = pd.Series(entries, index=table.index, dtype=object)
         if column in table and entries_of(table[column]) != entries_of(written):
@@ -151,7 +145,7 @@ def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.Da
 
 
 def spelled(treatment: DosesByName | None, asked: Sequence[Any], n_dose_columns: int, state: State) -> list[Any]:
-    """Spell a treatment and its doses as in most registered cells; unseen treatments are sorted or kept in columns."""
+    """Spell a treatment as the first registered cell with it; unseen treatments are sorted or kept in columns."""
     syntax, names = syntax_of(state), list(asked)
     if treatment is None:
         return [math.nan] * (len(names) + n_dose_columns)

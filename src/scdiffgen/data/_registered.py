@@ -265,7 +265,7 @@ def _shortest(values: np.ndarray) -> np.ndarray:
 def _treatment_columns(
     condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
 ) -> dict[str, np.ndarray]:
-    """Decode columns of perturbations and doses, in the most frequent registered spelling."""
+    """Decode columns of perturbations and doses, in the registered spelling."""
     ids, doses, mask, given = condition
     rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
     which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()

@@ -275,40 +275,31 @@ def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataM
 
 @contextmanager
 def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
-    """Restore annotation with scvi-tools' prefix and matrices if the block raises."""
+    """Restore codes with scvi-tools' prefix and count matrices if the block raises."""
     parts = [data, *data.mod.values()] if isinstance(data, MuData) else [data]
-    parts = [part for part in parts if not part.is_view]  # views are refused before writing
-    before = [(part, _written(part.obs), _written(part.obsm), _matrices(part)) for part in parts]
+    before = [(part, _written(part)) for part in parts if not part.is_view]  # views are refused before writing
     try:
         yield
     except Exception:
-        for part, obs, obsm, matrices in before:
-            for current, kept in ((part.obs, obs), (part.obsm, obsm)):
-                for key in _written(current):
-                    del current[key]
-                for key, values in kept.items():
-                    current[key] = values
-            for layer, matrix in _matrices(part).items():
-                if matrix is matrices[layer]:
-                    continue
-                if layer is None:
-                    part.X = matrices[layer]
+        for part, kept in before:
+            for slot, key in _written(part).keys() - kept.keys():
+                del getattr(part, slot)[key]
+            for (slot, key), values in kept.items():
+                if slot == "X":
+                    part.X = values
                 else:
-                    part.layers[layer] = matrices[layer]
+                    getattr(part, slot)[key] = values
         raise
 
 
-def _written(annotation: Any) -> dict[str, Any]:
-    """Return columns of ``.obs`` or entries of ``.obsm`` that fields wrote; they are replaced, not modified."""
-    return {key: annotation[key] for key in annotation if str(key).startswith(PREFIX)}
-
-
-def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
-    """Return layers by name, and ``.X`` in memory as ``None``; empty for a MuData."""
-    if isinstance(data, MuData):
-        return {}
-    layers = {key: matrix for key, matrix in data.layers.items() if key is not None}
-    return layers if data.isbacked else {**layers, None: data.X}
+def _written(data: AnnData | MuData) -> dict[tuple[str, str], Any]:
+    """Return what registration replaces, but does not modify, by slot and key: codes and matrices in memory."""
+    codes = {(slot, key): getattr(data, slot)[key] for slot in ("obs", "obsm") for key in getattr(data, slot)}
+    written = {place: values for place, values in codes.items() if str(place[1]).startswith(PREFIX)}
+    if isinstance(data, AnnData):
+        written |= {("layers", key): matrix for key, matrix in data.layers.items() if key is not None}
+        written |= {} if data.isbacked else {("X", ""): data.X}
+    return written
 
 
 def _with_empty_rows(counts: sparse.csr_matrix, rows: np.ndarray) -> sparse.csr_matrix:
