@@ -6,7 +6,7 @@ A node of a hierarchy is a path from the root; codes of a hierarchy are ids of n
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -21,11 +21,12 @@ from scdiffgen._text import TEXT_DIM, embed_texts
 from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
 
 State = Mapping[str, Any]
+Values = TypeVar("Values")  # entries of the columns, as a field reads them
 
 LARGEST = 1e30  # larger numbers overflow in single precision when squared or scaled
 
 
-class ColumnsField(BaseAnnDataField):
+class ColumnsField(BaseAnnDataField, Generic[Values]):
     """Base class of fields that encode columns of ``.obs`` in ``.obsm``, and requests, by a state of plain data."""
 
     registry_key = ""
@@ -44,15 +45,15 @@ class ColumnsField(BaseAnnDataField):
         self.columns = list(columns)
 
     @abstractmethod
-    def read(self, cells: AnnData | MuData) -> Any:
+    def read(self, cells: AnnData | MuData) -> Values:
         """Read the columns; raise if they cannot be encoded."""
 
     @abstractmethod
-    def fit(self, values: Any) -> State:
+    def fit(self, values: Values) -> State:
         """Compute the state from the cells that are registered first."""
 
     @abstractmethod
-    def code(self, values: Any, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+    def code(self, values: Values, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         """Return codes ``(cells, columns)`` and the state, extended by unseen values if ``extend``; raise otherwise."""
 
     @classmethod
@@ -230,7 +231,7 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
-class CategoricalCovariatesField(ColumnsField):
+class CategoricalCovariatesField(ColumnsField[list[pd.Series]]):
     """Field of several columns of categories, which are encoded independently; unseen categories are rejected."""
 
     counted = "field_keys"
@@ -379,7 +380,7 @@ class TextField(StrictCategoricalObsField):
         return codes, {**coded, "features": np.concatenate([known, embed_texts(new)])}
 
 
-class ContinuousCovariatesField(ColumnsField):
+class ContinuousCovariatesField(ColumnsField[np.ndarray]):
     """Field of columns of numbers; NaN is missing."""
 
     is_number = True
@@ -437,17 +438,17 @@ def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.n
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
 
 
-Path = tuple[Any, ...]
+Node = tuple[Any, ...]
 NAME = "hierarchy"  # name of the condition
 
 
-class HierarchyField(ColumnsField):
+class HierarchyField(ColumnsField[list[Node]]):
     """Field of paths in a hierarchy, which may end above a leaf; codes are -1 below the end."""
 
     counted = "nodes"
     argument = "hierarchy_keys"
 
-    def read(self, cells: AnnData | MuData) -> list[Path]:
+    def read(self, cells: AnnData | MuData) -> list[Node]:
         """Read the path of each cell from the root; missing entries at the lower end shorten it."""
         levels = [obs_column(cells, key, self.argument) for key in self.columns]
         root = levels[0]
@@ -465,10 +466,10 @@ class HierarchyField(ColumnsField):
             paths.append(entries[:depth])
         return paths
 
-    def fit(self, values: list[Path]) -> State:
+    def fit(self, values: list[Node]) -> State:
         return {"columns": list(self.columns), "nodes": nodes_of(values)}
 
-    def code(self, values: list[Path], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+    def code(self, values: list[Node], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         """Encode nodes; unseen nodes become their last known parent, with a warning; unseen roots raise."""
         nodes = _nodes(state)
         known = set(nodes)
@@ -507,7 +508,7 @@ class HierarchyField(ColumnsField):
         """Encode nodes of a request, in which levels may be omitted."""
         levels, nodes = list(state["columns"]), _nodes(state)
         given = {level: entries_of(table[level]) for level in levels if level in table}
-        paths: list[Path] = []
+        paths: list[Node] = []
         for row in range(len(table)):
             entries = {level: column[row] for level, column in given.items() if column[row] is not None}
             try:
@@ -517,13 +518,13 @@ class HierarchyField(ColumnsField):
         return encode_paths(paths, nodes, len(levels))
 
 
-def nodes_of(paths: Sequence[Path]) -> list[Path]:
+def nodes_of(paths: Sequence[Node]) -> list[Node]:
     """List all nodes on given paths, level by level; the position of a node is its id."""
     nodes = {path[: depth + 1] for path in set(paths) for depth in range(len(path))}
     return sorted(nodes, key=lambda node: (len(node), [(type(name).__name__, name) for name in node]))
 
 
-def encode_paths(paths: Sequence[Path], nodes: Sequence[Path], n_levels: int) -> np.ndarray:
+def encode_paths(paths: Sequence[Node], nodes: Sequence[Node], n_levels: int) -> np.ndarray:
     """Encode paths as node ids ``(cells, n_levels)`` int64, -1 below the last known node."""
     ids = {node: code for code, node in enumerate(nodes)}
     row_of_path = {}
@@ -533,7 +534,7 @@ def encode_paths(paths: Sequence[Path], nodes: Sequence[Path], n_levels: int) ->
     return np.array([row_of_path[path] for path in paths], dtype=np.int64).reshape(len(paths), n_levels)
 
 
-def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[Path]) -> Path:
+def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[Node]) -> Node:
     """Find the node named by at least one level; higher levels may be omitted if the node is unique."""
     positions = {levels.index(level): plain(name) for level, name in given.items()}
     depth = max(positions) + 1
@@ -556,5 +557,5 @@ def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[P
     )
 
 
-def _nodes(state: State) -> list[Path]:
+def _nodes(state: State) -> list[Node]:
     return [tuple(node) for node in state["nodes"]]

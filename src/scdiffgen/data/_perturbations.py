@@ -308,7 +308,7 @@ NAME = "perturbation"  # name of the condition if its parts are in several colum
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
 
 
-class PerturbationField(ColumnsField):
+class PerturbationField(ColumnsField[PerturbedCells]):
     """Field of sets of perturbations: codes are ids of the parts, followed by their doses (0 if unused)."""
 
     counted = "names"
