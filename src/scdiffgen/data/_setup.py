@@ -79,7 +79,11 @@ class SetupArguments:
         ours = [column for column in columns if column.startswith(PREFIX)]
         if ours:
             raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are reserved for codes. Rename the column.")
-        _raise_if_repeated(columns, reserved)
+        if repeated := [name for name, n in Counter([*columns, *reserved]).items() if n > 1]:
+            raise ValueError(
+                f"{listed(repeated)} would name more than one condition. Pass each column once, and rename columns "
+                f"called {listed(reserved)}."
+            )
         fields: list[ColumnsField] = [
             StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
             StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
@@ -162,16 +166,6 @@ def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool 
     return names
 
 
-def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
-    """Raise if a name is used twice or is reserved."""
-    repeated = [name for name, n in Counter([*columns, *reserved]).items() if n > 1]
-    if repeated:
-        raise ValueError(
-            f"{listed(repeated)} would name more than one condition. Pass each column once, and rename columns called "
-            f"{listed(reserved)}."
-        )
-
-
 class Manager(AnnDataManager):
     """AnnData manager that leaves data unchanged if a field raises, and keeps the setup method in transfers."""
 
@@ -198,7 +192,7 @@ class Manager(AnnDataManager):
         """Register the cells again if another model encoded them later; raise if their conditions changed."""
         super().validate()
         for field in self.fields:
-            if isinstance(field, ColumnsField) and not field.is_empty:
+            if isinstance(field, ColumnsField):
                 field.raise_if_changed(self.adata, required_state(self, field.registry_key))
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
