@@ -1,6 +1,9 @@
-"""Who may import whom: the contracts in pyproject.toml hold, and every module is in a layer."""
+"""Who may import whom: the contracts in pyproject.toml hold, every module has a layer, and type names are unique."""
 
+import ast
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +22,22 @@ def test_a_module_without_a_layer_breaks_the_contract_of_layers() -> None:
     (layers,) = (contract for contract in CONTRACTS if contract["type"] == "layers")
     assert layers["exhaustive"] and layers["containers"] == ["scdiffgen"]
     assert layers["layers"][-1] == "diffusion | normal_scores | _log_normalise"  # what imports nothing of ours
+
+
+def types_of(tree: ast.Module) -> Iterator[str]:
+    """Names of classes, type variables and type aliases at the top of a file: names in capitals are constants."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+                yield target.id
+
+
+def test_no_two_files_name_a_type_alike() -> None:
+    files = defaultdict(list)
+    for path in sorted((ROOT / "src/scdiffgen").rglob("*.py")):
+        for name in types_of(ast.parse(path.read_text())):
+            files[name].append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}
