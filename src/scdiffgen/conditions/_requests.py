@@ -17,6 +17,10 @@ DRAWN = "drawn_conditions"  # column: names of conditions that were drawn, not r
 ADDED = (UNSEEN, DRAWN, "response_source", "response_check")  # columns that describe generated cells
 
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
+DosesByName = dict[str, float]
+"""Doses by the name of the perturbation; NaN if no dose is given."""
+SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # outside, squares under- or overflow in single precision
+MOST_PARTS = 100  # maximum parts of a combination, because each of the 4,950 pairs is an interaction term
 
 
 def request_table(conditions: Request, n_cells: int | None = None, n_training: int = 1) -> pd.DataFrame:
@@ -65,13 +69,6 @@ def _is_positive_integer(value: Any) -> bool:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         return False
     return bool(value > 0 and float(value).is_integer())
-
-
-DosesByName = dict[str, float]
-"""Doses by the name of the perturbation; NaN if no dose is given."""
-
-SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # outside, squares under- or overflow in single precision
-MOST_PARTS = 100  # maximum parts of a combination, because each of the 4,950 pairs is an interaction term
 
 
 @dataclass(frozen=True)

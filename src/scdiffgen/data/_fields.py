@@ -23,7 +23,10 @@ from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
 State = Mapping[str, Any]
 Values = TypeVar("Values")  # entries of the columns, as a field reads them
 
-LARGEST = 1e30  # larger numbers overflow in single precision when squared or scaled
+LARGEST_NUMBER = 1e30  # larger numbers overflow in single precision when squared or scaled
+LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
+Node = tuple[Any, ...]  # names on the path from the root
+NAME = "hierarchy"  # name of the condition
 
 
 class ColumnsField(BaseAnnDataField, Generic[Values]):
@@ -216,7 +219,7 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
     faults = {
         "no number": np.isnan(values) & ~entries.isna().to_numpy(),
         "infinite": np.isinf(values),
-        f"larger than {LARGEST:g}": np.abs(values) > LARGEST,
+        f"larger than {LARGEST_NUMBER:g}": np.abs(values) > LARGEST_NUMBER,
     }
     for fault, bad in faults.items():
         if bad.any():
@@ -226,9 +229,6 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
                 f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Pass finite numbers, or NaN where unknown."
             )
     return values + 0.0  # -0 is 0
-
-
-LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
 class CategoricalCovariatesField(ColumnsField[list[pd.Series]]):
@@ -436,10 +436,6 @@ def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.n
     positions[positions < 0] = len(categories) + np.arange(len(unseen))
     with_missing = np.append(positions, Code.MISSING)  # pandas encodes missing entries as -1, the last position
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
-
-
-Node = tuple[Any, ...]
-NAME = "hierarchy"  # name of the condition
 
 
 class HierarchyField(ColumnsField[list[Node]]):

@@ -20,6 +20,7 @@ from scdiffgen.data._fields import ColumnsField, State, entries_of, obs_column, 
 
 DOSE = "dose"  # accepted in requests even if the registered column has another name
 LARGEST_FEATURE = 1e15  # sums of squares of larger features overflow in single precision
+NAME = "perturbation"  # name of the condition if its parts are in several columns
 
 
 class Treatments(NamedTuple):
@@ -301,8 +302,6 @@ def _vector(given: Any, whose: str) -> np.ndarray:
         )
     return values
 
-
-NAME = "perturbation"  # name of the condition if its parts are in several columns
 
 # treatments of the cells, names in each column, and feature vectors
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]

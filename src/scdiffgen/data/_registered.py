@@ -54,6 +54,10 @@ FIELDS: dict[str, type[ColumnsField]] = {
     REGISTRY_KEYS.BATCH: StrictCategoricalObsField,
     REGISTRY_KEYS.PERTURBATION: PerturbationField,
 }
+WAY_OUT = (
+    "Pass `model.registry` of a model whose cells were registered by `setup_anndata`, "
+    "`TokenDiffusion.load_registry(path)` of a saved one, or the `registry` of a data module of scvi-tools."
+)
 
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
@@ -278,12 +282,6 @@ def _treatment_columns(
             unseen = [*treatment, *[math.nan] * len(columns)] if treatment else [state["control"][0]] * len(columns)
             entries[row] = spelled(treatment, unseen[: len(columns)], len(dose_columns), state)
     return dict(zip(names, entries[which].T, strict=True))
-
-
-WAY_OUT = (
-    "Pass `model.registry` of a model whose cells were registered by `setup_anndata`, "
-    "`TokenDiffusion.load_registry(path)` of a saved one, or the `registry` of a data module of scvi-tools."
-)
 
 
 def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:

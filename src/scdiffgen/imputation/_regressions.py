@@ -27,6 +27,10 @@ BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 N_LANDMARKS, N_FOLDS, N_NEAR = 500, 5, 100
 PENALTIES, KERNEL_PENALTIES = np.logspace(-2, 5, 15), np.logspace(-4, 2, 13)
 EPSILON = 1e-6  # lower bound of standard deviations and variances
+N_SIZE_COMPONENTS = 50
+SIZE_PENALTIES = np.logspace(-2, 5, 8)
+LEAST = 1e-9  # lower bound of denominators
+PRIOR = 10.0  # prior information of a slope of 1, added to that of left-out cells
 
 
 class CountRegression(NamedTuple):
@@ -146,10 +150,6 @@ def draw_missing(
     return complete
 
 
-N_SIZE_COMPONENTS = 50
-SIZE_PENALTIES = np.logspace(-2, 5, 8)
-
-
 class LibraryRegression(NamedTuple):
     """Log-normal linear model of library sizes given tokens."""
 
@@ -185,10 +185,6 @@ class LibraryRegression(NamedTuple):
 
     def _log(self, features: np.ndarray) -> np.ndarray:
         return features.astype(np.float64) @ self.weights + self.intercept
-
-
-LEAST = 1e-9  # lower bound of denominators
-PRIOR = 10.0  # prior information of a slope of 1, added to that of left-out cells
 
 
 class ShareCalibration(NamedTuple):
