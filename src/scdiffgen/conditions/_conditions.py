@@ -115,7 +115,6 @@ class Condition(NamedTuple, Generic[Array]):
         return Condition(*(array[rows] for array in self))
 
     def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:  # type: ignore[misc]
-        """Pad to ``n_slots`` slots."""
         more = ((0, 0), (0, n_slots - self.ids.shape[1]))
         return Condition(np.pad(self.ids, more), np.pad(self.values, more), np.pad(self.mask, more), self.given)
 
@@ -134,7 +133,6 @@ class Conditions(Mapping[str, Condition[Array]]):
         return iter(self._by_name)
 
     def __len__(self) -> int:
-        """Number of conditions."""
         return len(self._by_name)
 
     def __repr__(self) -> str:
@@ -154,15 +152,12 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions({name: condition.take(rows) for name, condition in self.items()}, len(rows))
 
     def replace(self, others: Mapping[str, Condition[Array]]) -> Conditions[Array]:
-        """Replace or add conditions."""
         return Conditions({**self._by_name, **others}, self.n_cells)
 
     def only(self, names: Collection[str]) -> Conditions[Array]:
-        """Select conditions with these names."""
         return Conditions({name: condition for name, condition in self.items() if name in names}, self.n_cells)
 
     def without(self, names: Collection[str]) -> Conditions[Array]:
-        """Drop conditions with these names."""
         return self.only([name for name in self if name not in names])
 
     def given_only(self) -> Conditions[Array]:
@@ -178,7 +173,6 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions(by_name, self.n_cells)
 
     def numpy(self: Conditions[Tensor]) -> Conditions[np.ndarray]:
-        """Convert tensors to NumPy arrays."""
         by_name = {name: Condition(*(array.cpu().numpy() for array in condition)) for name, condition in self.items()}
         return Conditions(by_name, self.n_cells)
 

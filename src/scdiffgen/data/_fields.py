@@ -80,7 +80,6 @@ class ColumnsField(BaseAnnDataField, Generic[Values]):
         return table
 
     def validate_field(self, adata: AnnData | MuData) -> None:
-        """Raise if the columns cannot be encoded."""
         self.read(adata)
 
     def register_field(self, adata: AnnData | MuData) -> dict[str, Any]:
@@ -94,7 +93,6 @@ class ColumnsField(BaseAnnDataField, Generic[Values]):
         return self._coded(adata_target, state_registry, extend=extend_categories)
 
     def get_summary_stats(self, state_registry: State) -> dict[str, int]:
-        """Count registered entries."""
         return {f"n_{self.registry_key}": len(state_registry[self.counted])}
 
     def view_state_registry(self, state_registry: State) -> rich.table.Table:
@@ -405,7 +403,6 @@ class ContinuousCovariatesField(ColumnsField[np.ndarray]):
 
     @staticmethod
     def transforms(state: State) -> dict[str, NumberTransform]:
-        """Return the transform of each column."""
         fitted = zip(state["columns"], state["means"], state["scales"], strict=True)
         return {str(name): NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
 

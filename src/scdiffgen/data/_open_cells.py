@@ -145,5 +145,4 @@ class StackedRows(CSRDataset):
         return in_order[:, columns]
 
     def to_memory(self) -> sparse.csr_matrix:
-        """Read all rows."""
         return self[:]

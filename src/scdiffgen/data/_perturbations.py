@@ -45,7 +45,6 @@ class Treatments(NamedTuple):
 
     @property
     def n_slots(self) -> int:
-        """Return the size of the largest combination."""
         return max((len(treatment) for treatment in self.distinct if treatment), default=0)
 
     def advice_on(self, names: Sequence[str], syntax: PerturbationSyntax) -> str:
@@ -171,7 +170,6 @@ def _stripped(entry: Any) -> Any:
 
 
 def syntax_of(state: State) -> PerturbationSyntax:
-    """Return the syntax of the registered perturbations."""
     return PerturbationSyntax(tuple(state["control"]), state["separator"])
 
 
@@ -203,7 +201,6 @@ def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[
 
 
 def _requested_columns(table: pd.DataFrame, name: str, state: State) -> tuple[list[str], list[str]]:
-    """Return the columns of perturbations and doses in a requested table."""
     doses = list(state["dose_columns"])
     doses = _choose(table, [doses, [DOSE]], "dose") if doses and DOSE not in doses else doses
     return _choose(table, [[name], list(state["columns"])], "perturbation"), doses

@@ -72,7 +72,6 @@ def field_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, A
 
 
 def required_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any]:
-    """Return the state of a registered field."""
     return as_registry(registry)["field_registries"][key]["state_registry"]
 
 
@@ -98,7 +97,6 @@ def counts_keys(registry: Registry | AnnDataManager) -> dict[str, int]:
 
 
 def feature_names(registry: Registry | AnnDataManager) -> dict[str, np.ndarray]:
-    """Return names of the features of each modality."""
     keys = counts_key_of(modality_names(registry))
     return {name: np.asarray(required_state(registry, key)["column_names"]) for name, key in keys.items()}
 

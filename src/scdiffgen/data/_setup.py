@@ -56,7 +56,6 @@ class SetupArguments:
     perturbation_features_key: str | None = None
 
     def fields(self) -> list[BaseAnnDataField]:
-        """Create the fields of counts and conditions."""
         return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
 
     def condition_fields(self) -> list[ColumnsField]:
