@@ -27,7 +27,7 @@ def dosed(register: Callable[..., Manager]) -> Manager:
 @pytest.mark.parametrize(
     ("guide", "dose", "expected"),
     [
-        ("C + B", "0.5+2", ("C + B", "0.5+2.0")),  # as the first cell has it
+        ("C + B", "0.5+2", ("C + B", "0.5+2")),  # as the first cell has it
         ("B + C", "2+0.5", ("C + B", "0.5+2.0")),
         (" B+C", {"B": 2.0, "C": 0.5}, ("C + B", "0.5+2.0")),
         ("C + B", "1e0+２", ("C + B", "1.0+2.0")),

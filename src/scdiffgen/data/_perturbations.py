@@ -129,12 +129,15 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """Spell treatments and doses of a request by :func:`spelled`."""
+    """Spell treatments and doses of a request by :func:`spelled`; plain doses of the same parts are kept."""
     syntax, (names, doses) = syntax_of(state), _requested_columns(table, name, state)
-    rows = [
-        spelled(_treatment(asked, asked_doses, syntax), list(map(_stripped, asked)), len(doses), state)
-        for asked, asked_doses in _requested_rows(table, name, state)
-    ]
+    rows = []
+    for asked, asked_doses in _requested_rows(table, name, state):
+        stripped = [_stripped(entry) for entry in asked]
+        row = spelled(_treatment(asked, asked_doses, syntax), stripped, len(doses), state)
+        several = isinstance(row[-1], str) and row[:-1] == stripped and isinstance(asked_doses[-1], str)
+        is_plain = several and not set(asked_doses[-1]) - set(f"0123456789. {syntax.separator}")
+        rows.append([*stripped, *asked_doses] if is_plain else row)
     for column, entries in zip([*names, *doses], zip(*rows, strict=True), strict=True):
         written = pd.Series(entries, index=table.index, dtype=object)
         if column in table and entries_of(table[column]) != entries_of(written):
