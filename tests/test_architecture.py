@@ -1,6 +1,9 @@
-"""Who may import whom: the contracts in pyproject.toml hold, and no package goes without one."""
+"""Who may import whom: the contracts in pyproject.toml hold, every module has a layer, and type names are unique."""
 
+import ast
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,6 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 ROOT = Path(__file__).parents[1]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-PACKAGES = {f"scdiffgen.{found.parent.name}" for found in (ROOT / "src/scdiffgen").glob("*/__init__.py")}
-MODULES = {f"scdiffgen.{found.stem}" for found in (ROOT / "src/scdiffgen").glob("*.py")} - {"scdiffgen.__init__"}
 
 
 def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,13 +18,26 @@ def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
 
 
-def test_every_package_has_a_contract() -> None:
-    assert PACKAGES - {package for contract in CONTRACTS for package in contract["source_modules"]} == set()
+def test_a_module_without_a_layer_breaks_the_contract_of_layers() -> None:
+    (layers,) = (contract for contract in CONTRACTS if contract["type"] == "layers")
+    assert layers["exhaustive"] and layers["containers"] == ["scdiffgen"]
+    assert layers["layers"][-1] == "diffusion | normal_scores | _log_normalise"  # what imports nothing of ours
 
 
-@pytest.mark.parametrize(
-    ("alone", "allowed"), [("scdiffgen.datasets", {"scdiffgen._log_normalise"}), ("scdiffgen.diffusion", set())]
-)
-def test_what_stands_alone_sees_nothing_else_of_ours(alone: str, allowed: set[str]) -> None:
-    (forbidden,) = (contract["forbidden_modules"] for contract in CONTRACTS if contract["source_modules"] == [alone])
-    assert (PACKAGES | MODULES) - {alone} - set(forbidden) == allowed
+def types_of(tree: ast.Module) -> Iterator[str]:
+    """Names of classes, type variables and type aliases at the top of a file: names in capitals are constants."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+                yield target.id
+
+
+def test_no_two_files_name_a_type_alike() -> None:
+    files = defaultdict(list)
+    for path in sorted((ROOT / "src/scdiffgen").rglob("*.py")):
+        for name in types_of(ast.parse(path.read_text())):
+            files[name].append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in files.items() if len(found) > 1} == {}

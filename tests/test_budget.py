@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/scdiffgen"
 FILES = sorted(SOURCE.rglob("*.py"))
 LINES = {path: len(path.read_text().splitlines()) for path in FILES}
-PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets", "testing")
+PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets")
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
 MOST_LINES_OF_A_FILE = 600

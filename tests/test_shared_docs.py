@@ -12,7 +12,7 @@ import scdiffgen
 from scdiffgen._shared_docs import ENTRIES, PLACEHOLDER, shared_docs
 from scdiffgen.model import TokenDiffusion
 
-PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.testing, scdiffgen.tl)
+PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
 
 
 def _public() -> Iterator[tuple[str, object]]:

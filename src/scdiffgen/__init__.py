@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scdiffgen import datasets, metrics, model, pl, testing, tl
+    from scdiffgen import datasets, metrics, model, pl, tl
 
-__all__ = ["__version__", "datasets", "metrics", "model", "pl", "testing", "tl"]
+__all__ = ["__version__", "datasets", "metrics", "model", "pl", "tl"]
 
 
 def __getattr__(name: str) -> Any:

@@ -60,7 +60,6 @@ class GroupTable(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return len(self.doses)
 
     @property
@@ -91,5 +90,4 @@ class GroupTable(NamedTuple):
         return self.take(first), first, group_of.ravel()
 
     def take(self, rows: np.ndarray) -> GroupTable:
-        """Select rows."""
         return GroupTable(*(array[rows] for array in self))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
 from scdiffgen.conditions import NumberTransform
-from scdiffgen.conditions._spec import TransformKind
+from scdiffgen.conditions._conditions import TransformKind
 
 KINDS = get_args(TransformKind)
 DOSES = np.array([0.0, 0.1, 1.0, 10.0, 1000.0, np.nan])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from scdiffgen.data import Manager, condition_specs
-from scdiffgen.data._covariate_fields import CategoricalCovariatesField, StrictCategoricalObsField
+from scdiffgen.data._fields import CategoricalCovariatesField, StrictCategoricalObsField
 
 
 def with_column(values: Any) -> ad.AnnData:

@@ -9,7 +9,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from scdiffgen.data import Manager, condition_specs, field_state
-from scdiffgen.data._perturbation_field import components_of_names
+from scdiffgen.data._perturbations import components_of_names
 
 Register = Callable[..., Manager]
 SLOTS = {"perturbation_key": ["gene", "drug_1", "drug_2"], "control": "ctrl"}

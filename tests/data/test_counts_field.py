@@ -13,8 +13,8 @@ import scanpy as sc
 from scipy import sparse
 
 from scdiffgen.data import CountsField, Manager
-from scdiffgen.data import _count_checks as counts_module
-from scdiffgen.data._count_checks import blocks, check_counts
+from scdiffgen.data import _counts as counts_module
+from scdiffgen.data._counts import blocks, check_counts
 from scdiffgen.datasets import pbmc68k
 
 COUNTS = np.random.default_rng(0).poisson(0.7, (60, 9)) + np.eye(60, 9, dtype=np.int64)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from scdiffgen.data import Manager, condition_specs
-from scdiffgen.data._hierarchy_field import HierarchyField
+from scdiffgen.data._fields import HierarchyField
 
 FIELD = HierarchyField("hierarchy", ["tissue", "type", "state"])
 

@@ -10,8 +10,7 @@ from scipy import sparse
 from scvi.data.fields import BaseAnnDataField, MuDataWrapper
 
 from scdiffgen.data import CountsField, Manager, condition_specs, forget_copied_setup, registered_conditions
-from scdiffgen.data._covariate_fields import CategoricalCovariatesField, StrictCategoricalObsField
-from scdiffgen.data._hierarchy_field import HierarchyField
+from scdiffgen.data._fields import CategoricalCovariatesField, HierarchyField, StrictCategoricalObsField
 
 
 def everything_in(adata: ad.AnnData) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 from small_cells import QUIET, simulated_cells, small_model
 
-from scdiffgen.data import _count_checks as counts_module
+from scdiffgen.data import _counts as counts_module
 from scdiffgen.data import open_cells
 
 FILES = ["one.h5ad", "two.zarr", "three.h5ad"]

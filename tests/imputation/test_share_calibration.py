@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from scdiffgen.imputation import ShareCalibration
-from scdiffgen.imputation._share_calibration import PRIOR
+from scdiffgen.imputation._regressions import PRIOR
 
 N_LABELS, N_COLUMNS = 3, 200
 RNG = np.random.default_rng(0)

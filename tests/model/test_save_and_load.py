@@ -6,12 +6,10 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from anndata import AnnData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 
-from scdiffgen.io import plain_data
 from scdiffgen.model import TokenDiffusion
 
 
@@ -172,15 +170,6 @@ def test_damage_to_the_cells_of_a_mudata_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "mdata.h5mu").write_bytes(content)
     with pytest.raises(ValueError, match=NOT_ITS_CELLS):
         load(tmp_path, None)
-
-
-def test_files_that_know_no_digest_are_loaded_with_the_cells_beside_them(tmp_path: Path) -> None:
-    """As earlier versions saved them."""
-    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True)
-    whole = torch.load(tmp_path / "model.pt", weights_only=False)
-    assert len(whole["attr_dict"].pop("cells_sha256_")) == 64
-    torch.save(whole, tmp_path / "model.pt", pickle_module=plain_data)
-    assert load(tmp_path, None).adata.n_obs == 30
 
 
 def test_options_of_the_file_of_the_cells_reach_anndata(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_cells_count_by_their_shallowest_modality(depths: tuple[int, int], count
     decay, share = joint_module(depths).regularisation(20_000)
     assert decay == pytest.approx(2 * N_GENES / 750 * 5000 / (20_000 * counts_as))
     assert share == pytest.approx(min(2 * counts_as, 1))
-    unknown = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)  # not initialised, or an earlier file
+    unknown = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)  # not initialised
     assert unknown.regularisation(20_000) == joint_module().regularisation(20_000)
 
 

@@ -99,7 +99,7 @@ FILES = [
     bad("a model of another class", put(f"{REGISTRY}/model_name", "SCVI"), "SCVI", "SCVI.load"),
     bad("an option of a later version", put(f"{OPTIONS}/n_heads", 3), "'n_heads'", VERSION),
     bad("a registration of a later version", put(f"{REGISTRY}/setup_args/species_key", None), "'species_key'", VERSION),
-    bad("weights of an earlier version", changed(lambda w: w["model_state_dict"].pop(BIAS)), "weights", VERSION),
+    bad("weights of another version", changed(lambda w: w["model_state_dict"].pop(BIAS)), "weights", VERSION),
     bad("weights of another size", put(f"{OPTIONS}/n_tokens", 5), "weights", VERSION),
     *(
         bad(f"library sizes {name}", put("attr_dict/training_summary_/library", sizes), "library sizes", VERSION)

@@ -19,16 +19,16 @@ def digest(result: Any) -> str:
     if isinstance(result, Path):
         result = read_h5ad(result)
     if isinstance(result, TokenDiffusion):
-        return weights_of(result)
+        return str(weights_of(result))
     if isinstance(result, MuData):
         parts = [result.obs, *(result[name] for name in result.mod)]
         return digest([*parts, *(value for key, value in result.obsm.items() if key not in result.mod)])
     if isinstance(result, AnnData):
-        return fingerprint(result)
+        return str(fingerprint(result))
     if isinstance(result, list | tuple):
         return sha256("".join(map(digest, result)).encode()).hexdigest()
     if isinstance(result, Evaluation):
         result = result.frame
     if isinstance(result, pd.DataFrame | np.ndarray):
-        return fingerprint(AnnData(uns={"result": result}))
+        return str(fingerprint(AnnData(uns={"result": result})))
     return sha256(repr(result).encode()).hexdigest()

@@ -126,7 +126,7 @@ def test_sizes_that_cannot_be_are_named(name: str, rows: Any) -> None:
 
 def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registering and training never hold the whole matrix: what more cells take is much less than they are."""
-    monkeypatch.setattr("scdiffgen.data._count_checks.BLOCK_VALUES", 200 * 400)
+    monkeypatch.setattr("scdiffgen.data._counts.BLOCK_VALUES", 200 * 400)
     monkeypatch.setattr("scdiffgen.model._training_runs.MOST_CELLS", 500)
     monkeypatch.setattr("scdiffgen.model._training_summary.REGRESSION_CELLS", 500)
     small_model().train(1, accelerator="cpu", enable_progress_bar=False)  # imports what training needs

@@ -2,9 +2,16 @@
 
 from scdiffgen._codes import Code, GroupTable, Treatment, backoff_levels, group_by_row, have_exactly
 
-from ._conditions import Condition, Conditions
-from ._from_batch import conditions_from_batch
+from ._conditions import Condition, Conditions, ConditionSpec, NumberTransform, conditions_from_batch
 from ._mixed_conditions import MixedConditions
-from ._perturbation_syntax import DosesByName, PerturbationSyntax, dose_number
-from ._request_table import ADDED, DRAWN, N_CELLS, UNSEEN, Request, request_table
-from ._spec import ConditionSpec, NumberTransform
+from ._requests import (
+    ADDED,
+    DRAWN,
+    N_CELLS,
+    UNSEEN,
+    DosesByName,
+    PerturbationSyntax,
+    Request,
+    dose_number,
+    request_table,
+)

@@ -14,8 +14,10 @@ given", which differs from dose 0.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,9 +25,81 @@ from torch import Tensor
 
 from scdiffgen._codes import Code, GroupTable
 
-from ._spec import ConditionSpec
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ConditionKind = Literal["category", "number", "set", "hierarchy"]
+ConditionRole = Literal["context", "intervention"]
+TransformKind = Literal["identity", "log1p", "standardise"]
 
 Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+@dataclass(frozen=True)
+class NumberTransform:
+    """Transform of a number to order one: ``(value - mean) / scale``, or ``log1p(value / scale)``."""
+
+    kind: TransformKind = "identity"
+    mean: float = 0.0
+    scale: float = 1.0
+    unit: str | None = None  # unit ("uM", "h"), for display only
+
+    @classmethod
+    def fit(cls, values: np.ndarray, kind: TransformKind, unit: str | None = None) -> NumberTransform:
+        """Fit to numbers without NaN; ``scale`` is the median of positive numbers (log1p) or the standard deviation."""
+        numbers = np.asarray(values, dtype=np.float64)
+        numbers = numbers[~np.isnan(numbers)]
+        if kind == "log1p":
+            positive = numbers[numbers > 0]
+            return cls(kind, scale=float(np.median(positive)) if positive.size else 1.0, unit=unit)
+        if kind == "standardise":
+            return cls(kind, mean=float(numbers.mean()), scale=float(numbers.std()) or 1.0, unit=unit)
+        return cls(kind, unit=unit)
+
+    def __call__(self, values: Array) -> Array:
+        """Transform numbers of any shape; NaN stays NaN."""
+        if self.kind == "log1p":
+            return namespace_of(values).log1p(values / self.scale)
+        if self.kind == "standardise":
+            return (values - self.mean) / self.scale
+        return values
+
+
+@dataclass(frozen=True)
+class ConditionSpec:
+    """Specification of one registered condition for the network."""
+
+    name: str  # name of the obs column, such as "cell_type"
+    kind: ConditionKind
+    role: ConditionRole = "context"
+    registry_key: str = ""  # key of the scvi-tools field
+    column: int = 0  # column within a joint field
+    n_categories: int = 0  # ids are 0 to n_categories - 1 (hierarchy: over all levels)
+    n_slots: int = 1
+    has_values: bool = False  # whether parts have values: the number, or the doses of a set
+    transform: NumberTransform = field(default_factory=NumberTransform)
+    n_features: int = 0  # length of the feature vectors of categories; 0 for a learned table
+    components: tuple[int, ...] = ()  # component (knock-out, drug) of each category of a set
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the condition is a number, without categories."""
+        return self.kind == "number"
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the parts form a path in a hierarchy, which may end above a leaf."""
+        return self.kind == "hierarchy"
+
+    @property
+    def is_intervention(self) -> bool:
+        """Whether the condition is an intervention, such as a perturbation."""
+        return self.role == "intervention"
+
+
+def namespace_of(values: np.ndarray | Tensor) -> ModuleType:
+    """Return NumPy for arrays and torch for tensors, without importing torch."""
+    return np if isinstance(values, np.ndarray) else sys.modules["torch"]
 
 
 class Condition(NamedTuple, Generic[Array]):
@@ -41,7 +115,6 @@ class Condition(NamedTuple, Generic[Array]):
         return Condition(*(array[rows] for array in self))
 
     def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:  # type: ignore[misc]
-        """Pad to ``n_slots`` slots."""
         more = ((0, 0), (0, n_slots - self.ids.shape[1]))
         return Condition(np.pad(self.ids, more), np.pad(self.values, more), np.pad(self.mask, more), self.given)
 
@@ -60,7 +133,6 @@ class Conditions(Mapping[str, Condition[Array]]):
         return iter(self._by_name)
 
     def __len__(self) -> int:
-        """Number of conditions."""
         return len(self._by_name)
 
     def __repr__(self) -> str:
@@ -80,15 +152,12 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions({name: condition.take(rows) for name, condition in self.items()}, len(rows))
 
     def replace(self, others: Mapping[str, Condition[Array]]) -> Conditions[Array]:
-        """Replace or add conditions."""
         return Conditions({**self._by_name, **others}, self.n_cells)
 
     def only(self, names: Collection[str]) -> Conditions[Array]:
-        """Select conditions with these names."""
         return Conditions({name: condition for name, condition in self.items() if name in names}, self.n_cells)
 
     def without(self, names: Collection[str]) -> Conditions[Array]:
-        """Drop conditions with these names."""
         return self.only([name for name in self if name not in names])
 
     def given_only(self) -> Conditions[Array]:
@@ -104,7 +173,6 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions(by_name, self.n_cells)
 
     def numpy(self: Conditions[Tensor]) -> Conditions[np.ndarray]:
-        """Convert tensors to NumPy arrays."""
         by_name = {name: Condition(*(array.cpu().numpy() for array in condition)) for name, condition in self.items()}
         return Conditions(by_name, self.n_cells)
 
@@ -200,3 +268,37 @@ class Conditions(Mapping[str, Condition[Array]]):
         """Undo :meth:`to_plain`."""
         by_name: dict[str, Condition[np.ndarray]] = {name: Condition(*arrays[name]) for name in arrays}
         return Conditions(by_name, n_cells)
+
+
+def conditions_from_batch(tensors: Mapping[str, Array], specs: Sequence[ConditionSpec]) -> Conditions[Array]:
+    """Decode codes ``(cells, columns)`` by registry key (integers or whole floats; :class:`Code` if negative)."""
+    readers = {"category": _category, "number": _number, "set": _set, "hierarchy": _hierarchy}
+    by_name = {spec.name: readers[spec.kind](tensors[spec.registry_key], spec) for spec in specs}
+    return Conditions(by_name, len(next(iter(tensors.values()))) if tensors else 0)
+
+
+def _category(codes: Array, spec: ConditionSpec) -> Condition[Array]:
+    return _hierarchy(codes[:, spec.column : spec.column + 1], spec)
+
+
+def _hierarchy(codes: Array, spec: ConditionSpec) -> Condition[Array]:
+    xp = namespace_of(codes)
+    ids = xp.asarray(codes, dtype=xp.int64)
+    mask = ids >= 0
+    return Condition(ids.clip(0), xp.zeros_like(ids, dtype=xp.float32), mask, mask[:, 0])
+
+
+def _number(numbers: Array, spec: ConditionSpec) -> Condition[Array]:
+    xp = namespace_of(numbers)
+    values = xp.asarray(numbers[:, spec.column : spec.column + 1], dtype=xp.float32)
+    mask = ~xp.isnan(values)
+    return Condition(xp.zeros_like(mask, dtype=xp.int64), xp.nan_to_num(values, nan=0.0), mask, mask[:, 0])
+
+
+def _set(ids_and_doses: Array, spec: ConditionSpec) -> Condition[Array]:
+    xp = namespace_of(ids_and_doses)
+    n_slots = ids_and_doses.shape[1] // 2
+    ids = xp.asarray(ids_and_doses[:, :n_slots], dtype=xp.int64)
+    doses = xp.asarray(ids_and_doses[:, n_slots:], dtype=xp.float32)
+    mask = ids >= 0
+    return Condition(ids.clip(0), doses * mask, mask, ids[:, 0] != Code.MISSING)

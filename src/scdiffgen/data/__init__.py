@@ -1,11 +1,8 @@
 """Registration of cells: fields beyond those of scvi-tools, and encoding of requested conditions."""
 
-from scdiffgen.data._count_checks import LARGEST_LIBRARY, are_counts
-from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields
-from scdiffgen.data._decode import decode_conditions
+from scdiffgen.data._counts import LARGEST_LIBRARY, CountsField, are_counts, check_counts_again, modality_fields
 from scdiffgen.data._open_cells import open_cells
-from scdiffgen.data._perturbation_input import feature_table
-from scdiffgen.data._read_registry import read_registry
+from scdiffgen.data._perturbations import feature_table
 from scdiffgen.data._registered import (
     Registry,
     add_perturbations,
@@ -14,10 +11,12 @@ from scdiffgen.data._registered import (
     condition_specs,
     count_matching,
     counts_keys,
+    decode_conditions,
     encode_conditions,
     feature_names,
     field_state,
     modality_names,
+    read_registry,
     registered_conditions,
     required_state,
     unseen_texts,

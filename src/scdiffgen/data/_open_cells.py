@@ -103,7 +103,7 @@ def _matrix(file: Any, path: str, layer: str | None) -> Any:
     return stored if isinstance(stored, h5py.Dataset | zarr.Array) else ad.io.sparse_dataset(stored)
 
 
-def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame:
+def _joined(cells: Sequence[pd.DataFrame], files: Sequence[str | os.PathLike[str]]) -> pd.DataFrame:
     """Concatenate ``.obs`` of all files, with the union of categories."""
     stems = [Path(file).stem for file in files]
     repeated = {stem for stem, n in Counter(stems).items() if n > 1}
@@ -145,5 +145,4 @@ class StackedRows(CSRDataset):
         return in_order[:, columns]
 
     def to_memory(self) -> sparse.csr_matrix:
-        """Read all rows."""
         return self[:]

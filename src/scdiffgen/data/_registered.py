@@ -1,5 +1,7 @@
-"""Access to registries of scvi-tools, and encoding of requests by registered states."""
+"""Access to registries of scvi-tools, encoding of requests by registered states, and decoding to registered columns."""
 
+import inspect
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,22 +9,39 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scvi.data import AnnDataManager
+from scvi.model.base import BaseModelClass
 
 from scdiffgen._messages import listed, unknown_name
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._text import embed_texts
-from scdiffgen.conditions import N_CELLS, Code, Conditions, ConditionSpec, conditions_from_batch, group_by_row
-from scdiffgen.data._columns_field import ColumnsField, typed_as_registered
+from scdiffgen.conditions import (
+    N_CELLS,
+    Code,
+    Condition,
+    Conditions,
+    ConditionSpec,
+    conditions_from_batch,
+    group_by_row,
+)
 from scdiffgen.data._counts import counts_key_of
-from scdiffgen.data._covariate_fields import (
+from scdiffgen.data._fields import (
     CategoricalCovariatesField,
+    ColumnsField,
     ContinuousCovariatesField,
+    HierarchyField,
+    State,
     StrictCategoricalObsField,
     TextField,
+    typed_as_registered,
 )
-from scdiffgen.data._hierarchy_field import HierarchyField
-from scdiffgen.data._perturbation_field import PerturbationField, extended_perturbations
-from scdiffgen.data._perturbation_input import feature_table, syntax_of
+from scdiffgen.data._perturbations import (
+    DOSE,
+    PerturbationField,
+    extended_perturbations,
+    feature_table,
+    spelled,
+    syntax_of,
+)
 
 Registry = Mapping[str, Any]
 
@@ -35,6 +54,10 @@ FIELDS: dict[str, type[ColumnsField]] = {
     REGISTRY_KEYS.BATCH: StrictCategoricalObsField,
     REGISTRY_KEYS.PERTURBATION: PerturbationField,
 }
+WAY_OUT = (
+    "Pass `model.registry` of a model whose cells were registered by `setup_anndata`, "
+    "`TokenDiffusion.load_registry(path)` of a saved one, or the `registry` of a data module of scvi-tools."
+)
 
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
@@ -49,7 +72,6 @@ def field_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, A
 
 
 def required_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any]:
-    """Return the state of a registered field."""
     return as_registry(registry)["field_registries"][key]["state_registry"]
 
 
@@ -75,7 +97,6 @@ def counts_keys(registry: Registry | AnnDataManager) -> dict[str, int]:
 
 
 def feature_names(registry: Registry | AnnDataManager) -> dict[str, np.ndarray]:
-    """Return names of the features of each modality."""
     keys = counts_key_of(modality_names(registry))
     return {name: np.asarray(required_state(registry, key)["column_names"]) for name, key in keys.items()}
 
@@ -202,3 +223,117 @@ def group_codes(
         codes = widened.codes([spec], open_ended=open_ended)
         columns.append(codes if spec.is_path else -np.sort(-codes, axis=1))
     return pd.DataFrame(np.hstack(columns))
+
+
+def decode_conditions(
+    registry: Registry | AnnDataManager, conditions: Conditions[np.ndarray], table: pd.DataFrame
+) -> pd.DataFrame:
+    """Decode conditions to the registered columns, one row per cell; NaN where missing, dose 0 for a control."""
+    columns: dict[str, np.ndarray] = {}
+    for spec in condition_specs(registry):
+        state, nothing = required_state(registry, spec.registry_key), np.zeros((conditions.n_cells, spec.n_slots), int)
+        missing = Condition(nothing, nothing, nothing.astype(bool), np.zeros(conditions.n_cells, bool))
+        condition = conditions.get(spec.name, missing)
+        present = condition.mask & condition.given[:, None]
+        if spec.kind == "category":
+            columns[spec.name] = _chosen(categories_of_condition(registry, spec), condition.ids[:, 0], present[:, 0])
+        elif spec.kind == "number":
+            columns[spec.name] = np.where(present[:, 0], _shortest(condition.values[:, 0]), np.nan)
+        elif spec.is_path:
+            names = np.array([node[-1] for node in state["nodes"]], dtype=object)
+            for level, column in enumerate(state["columns"]):
+                columns[column] = _chosen(names, condition.ids[:, level], present[:, level])
+        else:
+            by_name = len(state["columns"]) == 1 or spec.name in table
+            doses = list(state["dose_columns"])
+            doses = [DOSE] if len(doses) > 1 and DOSE in table and DOSE not in doses else doses
+            columns |= _treatment_columns(condition, state, [spec.name] if by_name else list(state["columns"]), doses)
+    return pd.DataFrame(columns, index=range(conditions.n_cells))
+
+
+def _chosen(names: np.ndarray, ids: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Look up the names of ids; NaN if there is none."""
+    entries = np.full(len(ids), np.nan, dtype=object)
+    entries[present] = names.astype(object)[ids[present]]
+    return entries
+
+
+def _shortest(values: np.ndarray) -> np.ndarray:
+    """Convert single-precision numbers to the shortest double, such as 0.1."""
+    distinct, places = np.unique(values.astype(np.float32), return_inverse=True)
+    return np.array([float(str(value)) for value in distinct])[places.ravel()]
+
+
+def _treatment_columns(
+    condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
+) -> dict[str, np.ndarray]:
+    """Decode columns of perturbations and doses, in the registered spelling."""
+    ids, doses, mask, given = condition
+    rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
+    which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()
+    first, names = np.unique(which, return_index=True)[1], [*columns, *dose_columns]
+    entries = np.full((len(first), len(names)), np.nan, dtype=object)
+    for row, cell in enumerate(first):
+        if given[cell]:
+            parts = zip(state["names"][ids[cell][mask[cell]]], _shortest(doses[cell][mask[cell]]), strict=True)
+            treatment = dict(sorted(parts))
+            unseen = [*treatment, *[math.nan] * len(columns)] if treatment else [state["control"][0]] * len(columns)
+            entries[row] = spelled(treatment, unseen[: len(columns)], len(dose_columns), state)
+    return dict(zip(names, entries[which].T, strict=True))
+
+
+def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
+    """Return a registry, converted to that of ``cls.setup_anndata`` if a data module of scvi-tools wrote it."""
+    fields = registry.get("field_registries", {}) if isinstance(registry, Mapping) else {}
+    counts = fields.get(REGISTRY_KEYS.X, {}).get("state_registry", {})
+    missing = [name for name in ("n_vars", "column_names") if name not in counts]
+    if missing:
+        what = f"lacks {missing[0]!r} of the counts" if isinstance(registry, Mapping) else f"is a {type(registry)}"
+        raise ValueError(f"`registry` {what}. {WAY_OUT}")
+    if registry.get("setup_method_name") != "setup_datamodule":
+        return dict(registry)
+    known = inspect.signature(cls.setup_anndata).parameters
+    setup = {name: value for name, value in registry["setup_args"].items() if name in known}
+    counts = {**counts, "column_names": np.asarray(counts["column_names"])}
+    kept = {REGISTRY_KEYS.X: {**fields[REGISTRY_KEYS.X], "state_registry": counts}}
+    keys = {REGISTRY_KEYS.BATCH: "batch_key", REGISTRY_KEYS.LABELS: "labels_key"}
+    unused = [key for key, argument in keys.items() if registry["setup_args"].get(argument, "") is None]
+    states = {key: _state(key, fields[key]["state_registry"]) for key in FIELDS if key in fields and key not in unused}
+    kept |= {key: fields[key] for key, state in states.items() if state}
+    ours: Registry = {
+        **registry,
+        "model_name": cls.__name__,
+        "setup_method_name": "setup_anndata",
+        "setup_args": setup,
+        "field_registries": kept,
+    }
+    for key, state in states.items():
+        if state:
+            ours = with_state(ours, key, state, len(state[FIELDS[key].counted]))
+    setup |= {argument: states[key]["original_key"] if states.get(key) else None for key, argument in keys.items()}
+    return dict(ours)
+
+
+def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the state of a field to our format; empty if nothing was registered."""
+    if "categorical_mapping" in state:
+        categories = state["categorical_mapping"]
+        if state.get("original_key") is None or categories is None:
+            return {}
+        return {"original_key": state["original_key"], "categorical_mapping": _categories(categories)}
+    if "field_keys" in state:
+        mappings = state.get("mappings", state.get("mapping", {}))
+        names = list(state["field_keys"])
+        columns = list(mappings.values() if isinstance(mappings, Mapping) else mappings)
+        if len(columns) != len(names):
+            raise ValueError(f"`registry`: {key!r} names {len(names)} columns, but has categories of {len(columns)}.")
+        categories = [_categories(column) for column in columns]
+        return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(column) for column in categories]}
+    n = len(state.get("columns", ()))  # columns of numbers, which data modules do not standardise
+    return {**state, "means": [0.0] * n, "scales": [1.0] * n} if n and "means" not in state else dict(state)
+
+
+def _categories(written: Any) -> np.ndarray:
+    """Return categories in the order of their codes; data modules may write a mapping to codes."""
+    ordered = sorted(written, key=written.__getitem__) if isinstance(written, Mapping) else list(written)
+    return np.asarray(ordered)

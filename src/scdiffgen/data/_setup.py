@@ -21,13 +21,16 @@ from scvi.data.fields import BaseAnnDataField
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ADDED, N_CELLS, PerturbationSyntax
-from scdiffgen.data import _covariate_fields as covariates
-from scdiffgen.data._columns_field import ColumnsField
-from scdiffgen.data._count_checks import blocks, each_once, row_totals
-from scdiffgen.data._counts import CountsField
-from scdiffgen.data._hierarchy_field import HierarchyField
-from scdiffgen.data._perturbation_field import PerturbationField
-from scdiffgen.data._perturbation_input import DOSE
+from scdiffgen.data._counts import CountsField, blocks, each_once, row_totals
+from scdiffgen.data._fields import (
+    CategoricalCovariatesField,
+    ColumnsField,
+    ContinuousCovariatesField,
+    HierarchyField,
+    StrictCategoricalObsField,
+    TextField,
+)
+from scdiffgen.data._perturbations import DOSE, PerturbationField
 from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_screen_design, warn_of_small_groups
 
@@ -53,7 +56,6 @@ class SetupArguments:
     perturbation_features_key: str | None = None
 
     def fields(self) -> list[BaseAnnDataField]:
-        """Create the fields of counts and conditions."""
         return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
 
     def condition_fields(self) -> list[ColumnsField]:
@@ -76,16 +78,20 @@ class SetupArguments:
         ours = [column for column in columns if column.startswith(PREFIX)]
         if ours:
             raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are reserved for codes. Rename the column.")
-        _raise_if_repeated(columns, reserved)
+        if repeated := [name for name, n in Counter([*columns, *reserved]).items() if n > 1]:
+            raise ValueError(
+                f"{listed(repeated)} would name more than one condition. Pass each column once, and rename columns "
+                f"called {listed(reserved)}."
+            )
         fields: list[ColumnsField] = [
-            covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
-            covariates.StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
+            StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
+            StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
             HierarchyField(REGISTRY_KEYS.HIERARCHY, hierarchy),
-            covariates.CategoricalCovariatesField(REGISTRY_KEYS.CATEGORICAL_COVARIATES, categorical),
-            covariates.ContinuousCovariatesField(REGISTRY_KEYS.CONTINUOUS_COVARIATES, continuous),
+            CategoricalCovariatesField(REGISTRY_KEYS.CATEGORICAL_COVARIATES, categorical),
+            ContinuousCovariatesField(REGISTRY_KEYS.CONTINUOUS_COVARIATES, continuous),
         ]
         if self.text_key is not None:
-            fields.append(covariates.TextField(REGISTRY_KEYS.TEXT, self.text_key, argument="text_key"))
+            fields.append(TextField(REGISTRY_KEYS.TEXT, self.text_key, argument="text_key"))
         if perturbation:
             syntax = PerturbationSyntax(tuple(_names(self.control, "control", may_be_one=True)), self.perturbation_sep)
             how = {"dose_unit": self.dose_unit, "features_key": self.perturbation_features_key}
@@ -159,16 +165,6 @@ def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool 
     return names
 
 
-def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
-    """Raise if a name is used twice or is reserved."""
-    repeated = [name for name, n in Counter([*columns, *reserved]).items() if n > 1]
-    if repeated:
-        raise ValueError(
-            f"{listed(repeated)} would name more than one condition. Pass each column once, and rename columns called "
-            f"{listed(reserved)}."
-        )
-
-
 class Manager(AnnDataManager):
     """AnnData manager that leaves data unchanged if a field raises, and keeps the setup method in transfers."""
 
@@ -195,7 +191,7 @@ class Manager(AnnDataManager):
         """Register the cells again if another model encoded them later; raise if their conditions changed."""
         super().validate()
         for field in self.fields:
-            if isinstance(field, ColumnsField) and not field.is_empty:
+            if isinstance(field, ColumnsField):
                 field.raise_if_changed(self.adata, required_state(self, field.registry_key))
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
@@ -272,40 +268,31 @@ def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataM
 
 @contextmanager
 def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
-    """Restore annotation with scvi-tools' prefix and matrices if the block raises."""
+    """Restore codes with scvi-tools' prefix and count matrices if the block raises."""
     parts = [data, *data.mod.values()] if isinstance(data, MuData) else [data]
-    parts = [part for part in parts if not part.is_view]  # views are refused before writing
-    before = [(part, _written(part.obs), _written(part.obsm), _matrices(part)) for part in parts]
+    before = [(part, _written(part)) for part in parts if not part.is_view]  # views are refused before writing
     try:
         yield
     except Exception:
-        for part, obs, obsm, matrices in before:
-            for current, kept in ((part.obs, obs), (part.obsm, obsm)):
-                for key in _written(current):
-                    del current[key]
-                for key, values in kept.items():
-                    current[key] = values
-            for layer, matrix in _matrices(part).items():
-                if matrix is matrices[layer]:
-                    continue
-                if layer is None:
-                    part.X = matrices[layer]
+        for part, kept in before:
+            for slot, key in _written(part).keys() - kept.keys():
+                del getattr(part, slot)[key]
+            for (slot, key), values in kept.items():
+                if slot == "X":
+                    part.X = values
                 else:
-                    part.layers[layer] = matrices[layer]
+                    getattr(part, slot)[key] = values
         raise
 
 
-def _written(annotation: Any) -> dict[str, Any]:
-    """Return columns of ``.obs`` or entries of ``.obsm`` that fields wrote; they are replaced, not modified."""
-    return {key: annotation[key] for key in annotation if str(key).startswith(PREFIX)}
-
-
-def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
-    """Return layers by name, and ``.X`` in memory as ``None``; empty for a MuData."""
-    if isinstance(data, MuData):
-        return {}
-    layers = {key: matrix for key, matrix in data.layers.items() if key is not None}
-    return layers if data.isbacked else {**layers, None: data.X}
+def _written(data: AnnData | MuData) -> dict[tuple[str, str], Any]:
+    """Return what registration replaces, but does not modify, by slot and key: codes and matrices in memory."""
+    codes = {(slot, key): getattr(data, slot)[key] for slot in ("obs", "obsm") for key in getattr(data, slot)}
+    written = {place: values for place, values in codes.items() if str(place[1]).startswith(PREFIX)}
+    if isinstance(data, AnnData):
+        written |= {("layers", key): matrix for key, matrix in data.layers.items() if key is not None}
+        written |= {} if data.isbacked else {("X", ""): data.X}
+    return written
 
 
 def _with_empty_rows(counts: sparse.csr_matrix, rows: np.ndarray) -> sparse.csr_matrix:

@@ -9,7 +9,7 @@ from scvi.data import AnnDataManager
 from scdiffgen._messages import LONGEST_LIST, counted, listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data._perturbation_input import DOSE
+from scdiffgen.data._perturbations import DOSE
 from scdiffgen.data._registered import (
     Registry,
     categories_of_condition,

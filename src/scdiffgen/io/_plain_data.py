@@ -134,7 +134,7 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
         called = "".join(f" ({name!r})" for name in re.findall(r"GLOBAL (\S+)", str(error)))
         raise ValueError(
             f"`dir_path`: {file} holds more than plain data{called}, so reading it could execute code from the file. "
-            "It was saved by an earlier version of scdiffgen, or was tampered with. If you trust its source, call "
+            "It was not saved by `TokenDiffusion`, or was tampered with. If you trust its source, call "
             "`load(..., safe=False)`, and save the model again."
         ) from error
     except UNREADABLE as error:

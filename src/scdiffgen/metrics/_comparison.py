@@ -34,12 +34,12 @@ OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need g
 EMPTY = np.empty(0)
 BLOCK = 5000  # number of cells with expression in memory at a time
 
-Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
+Resamples: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparison, and numbers of cells
 
 
-class Cells(NamedTuple):
+class Sample(NamedTuple):
     """A sample of cells in all forms that the requested metrics need; other fields are empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
@@ -55,7 +55,7 @@ class Cells(NamedTuple):
         return self.normalised if self.counts is EMPTY else log_normalise(self.counts, dtype=np.float32)
 
     @classmethod
-    def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
+    def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Sample:
         """Check counts (``name`` in messages) and keep cells as counts and components."""
         counts = space.counts(cells, name=name)
         starts = range(0, max(counts.shape[0], 1), BLOCK)
@@ -63,25 +63,25 @@ class Cells(NamedTuple):
         return cls(np.concatenate([space.project(block) for block in blocks]), counts, labels=labels)
 
     @classmethod
-    def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Cells:
+    def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Sample:
         """Map log-normalised expression (``name`` in messages) into the space."""
         expression = space.of_log_normalised(cells, name=name)
         return cls(space.project(expression), normalised=expression)
 
-    def take(self, rows: NDArray[np.intp]) -> Cells:
+    def take(self, rows: NDArray[np.intp]) -> Sample:
         """Select cells by position."""
-        return Cells(*(form if form is EMPTY else form[rows] for form in self))
+        return Sample(*(form if form is EMPTY else form[rows] for form in self))
 
     @property
     def depth(self) -> float:
         """Return the mean library size; infinite without counts or cells."""
         return np.inf if self.counts is EMPTY else mean_depth(self.counts)
 
-    def thinned(self, space: ExpressionSpace, depth: float, seed: Sequence[int]) -> Cells:
+    def thinned(self, space: ExpressionSpace, depth: float, seed: Sequence[int]) -> Sample:
         """Thin the molecules of deeper cells to a mean library size, see `thin`."""
         if self.counts is EMPTY or (counts := thin(self.counts, depth, seed)) is self.counts:
             return self
-        return Cells.of(space, counts, "thinned cells")
+        return Sample.of(space, counts, "thinned cells")
 
 
 class Settings(NamedTuple):
@@ -103,7 +103,7 @@ class Settings(NamedTuple):
         as_counts(cells, layer=self.layer, name=name)
         return ExpressionSpace.fit(cells, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
-    def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
+    def pair(self, real: Sample, generated: Sample, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells per side, at most ``max_cells``, and their bootstrap weights."""
         n, rng = min(n, self.max_cells), np.random.default_rng(seeds[1])
         x = real.take(subsample(len(real.pcs), n, seeds[0]))
@@ -116,8 +116,8 @@ class Settings(NamedTuple):
 class Pair:
     """Two samples of equal size, their bootstrap weights, and the response of a perturbation."""
 
-    real: Cells
-    generated: Cells
+    real: Sample
+    generated: Sample
     real_weights: Weights
     generated_weights: Weights
     settings: Settings
@@ -129,7 +129,7 @@ class Pair:
         return self.real.pcs, self.generated.pcs, self.real_weights, self.generated_weights
 
     @cached_property
-    def in_balls(self) -> dict[str, Rows]:
+    def in_balls(self) -> dict[str, Resamples]:
         """Compute precision, recall and coverage."""
         return points.overlap_resampled(*self.pcs)
 
@@ -159,7 +159,7 @@ class Metric(NamedTuple):
 
     direction: Direction
     ideal: float | str  # a number, or the name of the source with the best value
-    compute: Callable[[Pair], Rows]
+    compute: Callable[[Pair], Resamples]
     n_cells: int = 2
     lowest: float = 0.0
     highest: float = np.inf
@@ -172,30 +172,30 @@ class Metric(NamedTuple):
         return "best at that of other real cells" if isinstance(self.ideal, str) else f"best at {self.ideal:g}"
 
 
-def _library_size_ks(pair: Pair) -> Rows:
+def _library_size_ks(pair: Pair) -> Resamples:
     x, y = (library_sizes(cells.counts) for cells in (pair.real, pair.generated))
     return genes.ks_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 
-def _gene_correlation(pair: Pair) -> Rows:
+def _gene_correlation(pair: Pair) -> Resamples:
     x, y = (cells.expression[:, pair.settings.genes] for cells in (pair.real, pair.generated))
     return genes.correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 
-def _mean_distance(pair: Pair) -> Rows:
+def _mean_distance(pair: Pair) -> Resamples:
     return genes.mean_distance_resampled(pair.real.expression, pair.generated.expression, *pair.pcs[2:])
 
 
-def _label_accuracy(pair: Pair) -> Rows:
+def _label_accuracy(pair: Pair) -> Resamples:
     return weighted_mean(pair.generated.hits, pair.generated_weights)
 
 
-def _label_fold_change_slope(pair: Pair) -> Rows:
+def _label_fold_change_slope(pair: Pair) -> Resamples:
     x, y = (cells.expression for cells in (pair.real, pair.generated))
     return contrast_slope(pair.settings.contrasts, x, y, *pair.pcs[2:], pair.labels)
 
 
-def _novelty(pair: Pair) -> Rows:
+def _novelty(pair: Pair) -> Resamples:
     ratios = [
         np.median(np.repeat(pair.generated.to_train, b.astype(int)))
         / max(np.median(np.repeat(pair.real.to_train, a.astype(int))), 1e-12)
@@ -205,7 +205,7 @@ def _novelty(pair: Pair) -> Rows:
 
 
 def _c2st(name: str) -> Metric:
-    def auc(pair: Pair) -> Rows:
+    def auc(pair: Pair) -> Resamples:
         return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)
 
     return Metric("closest to", 0.5, auc, n_cells=N_FOLDS, highest=1.0)
@@ -289,7 +289,7 @@ def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
     return scores
 
 
-def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1.0) -> dict[str, float]:
+def with_interval(name: str, rows: Resamples, lowest: float = 0.0, highest: float = 1.0) -> dict[str, float]:
     """Return the first row, and the 95 % interval ``_low``, ``_high`` of its resamples if there are any."""
     scores = {name: float(rows[0])}
     if len(rows) > 1:

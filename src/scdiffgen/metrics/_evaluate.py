@@ -12,13 +12,13 @@ from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 
 from ._classifiers import label_hits
-from ._comparison import HEADLINES, METRICS, OF_LABELS, OF_TRAIN, Cells, Key, Pair, Settings, choose, compare
+from ._comparison import HEADLINES, METRICS, OF_LABELS, OF_TRAIN, Key, Pair, Sample, Settings, choose, compare
 from ._dispersion import disperse
 from ._distances import compare_novelty, nearest_distances
 from ._evaluation import Evaluation
 from ._input import CountsLike
 from ._label_contrasts import label_contrasts
-from ._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
+from ._samples import OVERALL, SOURCES, Prepared, SampleSource, group_names, pairs, prepare
 from ._score_verdicts import with_verdicts
 
 
@@ -33,7 +33,7 @@ def evaluate(
     layer: str | None = None,
     gene_symbols: str | None = None,
     metrics: Sequence[str] | str | None = None,
-    sources: Sequence[Source] | Source = SOURCES,
+    sources: Sequence[SampleSource] | SampleSource = SOURCES,
     n_pcs: int = 30,
     max_cells: int = 2000,
     n_bootstrap: int = 100,
@@ -157,7 +157,7 @@ def evaluated(
     return Evaluation(frame, disperse(prepared, groupby, settings) if "verdict" in frame.attrs else None, folds)
 
 
-def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str, Cells]:
+def _with_hits(cells: Mapping[str, Sample], fitted: Sample, seed: int) -> dict[str, Sample]:
     """Add whether each cell is classified as its label; NaN with only one label."""
     hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
     if len(np.unique(fitted.labels)) > 1:

@@ -16,7 +16,7 @@ from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._names import check_column
 from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
 
-from ._comparison import Cells, Settings
+from ._comparison import Sample, Settings
 from ._depth import mean_change
 from ._input import labels_of, obs_column
 from ._resampling import split_halves, subsample
@@ -26,7 +26,7 @@ from ._space import ExpressionSpace
 ONE_CONTEXT = "all"
 
 
-class Condition(NamedTuple):
+class Arm(NamedTuple):
     """A treatment in a context; ``"B+A"`` equals ``"A+B"``, and the control is ``""``."""
 
     context: str
@@ -69,9 +69,7 @@ class Keys(NamedTuple):
             )
         return self._replace(control=self.control or tuple(known))
 
-    def check_predicted(
-        self, cells: Iterable[Condition], name: str, real: set[Condition], train: set[Condition]
-    ) -> None:
+    def check_predicted(self, cells: Iterable[Arm], name: str, real: set[Arm], train: set[Arm]) -> None:
         """Raise if predicted cells have unknown labels, or no condition of ``real``."""
         predicted = set(cells)
         for key, field in ((self.perturbation, "perturbation"), (self.context, "context")):
@@ -94,7 +92,7 @@ class Keys(NamedTuple):
             return np.full(cells.n_obs, ONE_CONTEXT, dtype=object)
         return labels_of(cells, self.context, name, "context_key")
 
-    def conditions(self, cells: AnnData, name: str) -> dict[Condition, NDArray[np.intp]]:
+    def conditions(self, cells: AnnData, name: str) -> dict[Arm, NDArray[np.intp]]:
         """Return positions of the cells of each condition; doses of controls are ignored."""
         raw = labels_of(cells, self.perturbation, name, "perturbation_key")
         names = {text: self._canonical(text) for text in np.unique(raw.astype(str))}
@@ -102,7 +100,7 @@ class Keys(NamedTuple):
         doses = self._doses(cells, name, treated=perturbations != "")
         frame = pd.DataFrame({"context": self.contexts(cells, name), "perturbation": perturbations, "dose": doses})
         groups = frame.groupby(["context", "perturbation", "dose"], sort=True, dropna=False).indices
-        return {Condition(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
+        return {Arm(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
 
     def _canonical(self, perturbation: str) -> str:
         """Sort the parts of a combination and drop controls."""
@@ -126,16 +124,16 @@ class Keys(NamedTuple):
 class Controls(NamedTuple):
     """Real control cells of a context, at some sequencing depth, and the cells that baselines start from."""
 
-    cells: Cells
+    cells: Sample
     names: pd.Index
     mean: Vector
     halves: tuple[Vector, Vector]  # means of disjoint halves: references of predicted and of real changes
     second: pd.Index  # names of the cells of the second half
-    start: Cells
+    start: Sample
     start_in_first: NDArray[np.bool_]  # whether each start cell is in the first half
 
     @classmethod
-    def of(cls, cells: Cells, names: pd.Index, settings: Settings) -> Controls:
+    def of(cls, cells: Sample, names: pd.Index, settings: Settings) -> Controls:
         """Average the cells and their halves, and draw start cells; these rows do not depend on the depth."""
         expression, n = cells.expression, len(names)
         first, second = split_halves(np.zeros(n), seed=settings.seed)
@@ -154,18 +152,18 @@ class Controls(NamedTuple):
 class HeldOut:
     """Two halves of the cells of each held-out condition, at the lower depth of both arms, and controls of contexts."""
 
-    references: Mapping[Condition, Cells]  # the half that predictions are compared with
-    means: Mapping[Condition, Vector]  # mean expression of the references
-    changes: Mapping[Condition, Vector]  # of the means, from the controls at equal depth
-    others: Mapping[Condition, Cells]  # the other half, for the real-versus-real ceiling
+    references: Mapping[Arm, Sample]  # the half that predictions are compared with
+    means: Mapping[Arm, Vector]  # mean expression of the references
+    changes: Mapping[Arm, Vector]  # of the means, from the controls at equal depth
+    others: Mapping[Arm, Sample]  # the other half, for the real-versus-real ceiling
     controls: Mapping[str, Controls]  # at their measured depth
-    depths: Mapping[Condition, tuple[float, float]]  # measured mean library sizes of treated and control cells
+    depths: Mapping[Arm, tuple[float, float]]  # measured mean library sizes of treated and control cells
 
     @classmethod
     def fit(cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, settings: Settings) -> HeldOut:
         """Halve the conditions and summarise the controls; control cells in ``real`` are ignored."""
         control = control[np.concatenate([r for c, r in keys.conditions(control, "control").items() if not c.parts])]
-        perturbed = Cells.of(space, real, "real")
+        perturbed = Sample.of(space, real, "real")
         conditions = {c: rows for c, rows in keys.conditions(real, "real").items() if c.parts}
         if not conditions:
             raise ValueError(
@@ -175,7 +173,7 @@ class HeldOut:
         lacking = sorted(set(wanted) - set(contexts))
         if lacking:
             raise ValueError(f"`control` has no cells in {', '.join(lacking)}, where `real` has perturbed cells.")
-        whole, controls = Cells.of(space, control, "control"), {}
+        whole, controls = Sample.of(space, control, "control"), {}
         for context in wanted:
             rows = np.flatnonzero(contexts == context)
             controls[context] = Controls.of(whole.take(rows), control.obs_names[rows], settings)
@@ -190,7 +188,7 @@ class HeldOut:
             changes[condition] = means[condition] - untreated.at(min(depths[condition]), space, settings).mean
         return cls(references, means, changes, others, controls, depths)
 
-    def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
+    def responses(self, condition: Arm) -> tuple[NDArray[np.float64], int]:
         """Return changes of all conditions of the context, (conditions, genes), and the row of this condition."""
         siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
         changes = np.array([self.changes[c] for c in siblings])
@@ -201,7 +199,7 @@ class HeldOut:
 class TrainingResponses:
     """Changes of mean expression of each training condition, and mean expression of the controls of each context."""
 
-    shifts: Mapping[Condition, Vector]
+    shifts: Mapping[Arm, Vector]
     controls: Mapping[str, Vector]
     genes: tuple[str, ...]  # gene names; empty if unknown
 
@@ -233,11 +231,11 @@ class TrainingResponses:
         return cls(shifts, means, genes)
 
     @property
-    def conditions(self) -> set[Condition]:
+    def conditions(self) -> set[Arm]:
         """Return the conditions of the training cells, including controls."""
-        return {*self.shifts, *(Condition(context, "", None) for context in self.controls)}
+        return {*self.shifts, *(Arm(context, "", None) for context in self.controls)}
 
-    def baselines(self, target: Condition, control: Vector) -> dict[str, Vector]:
+    def baselines(self, target: Arm, control: Vector) -> dict[str, Vector]:
         """Compute all applicable baseline changes of a target, given the mean ``control`` of its control cells."""
         siblings = [c for c in self.shifts if c.context == target.context]
         elsewhere = [c for c in self.shifts if c[1:] == target[1:]]  # excludes the target, which is held out

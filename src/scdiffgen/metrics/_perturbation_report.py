@@ -17,8 +17,8 @@ from scdiffgen.metrics import _response as scores
 from scdiffgen.metrics.baselines import shift_counts
 from scdiffgen.responses import UNEQUAL_DEPTH
 
-from ._comparison import ALL, EMPTY, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
-from ._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
+from ._comparison import ALL, EMPTY, METRICS, Direction, Key, Metric, Pair, Sample, Settings, choose, compare
+from ._held_out import Arm, Controls, HeldOut, Keys, TrainingResponses
 from ._heterogeneity import RealResponse, ResponseHeterogeneity
 from ._input import FEWEST_CELLS, Matrix
 from ._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
@@ -46,7 +46,7 @@ class Predicted(NamedTuple):
     shift: Vector | None = None
 
 
-class Response(NamedTuple):
+class Outcome(NamedTuple):
     """Held-out response and its prediction: changes of mean log expression, (genes,)."""
 
     real: Vector  # change of the reference against control
@@ -59,7 +59,7 @@ class Response(NamedTuple):
     heterogeneity: Callable[[], ResponseHeterogeneity]
 
 
-def _metric(direction: Direction, ideal: float, score: Callable[[Response], float], n_cells: int = MIN_CELLS) -> Metric:
+def _metric(direction: Direction, ideal: float, score: Callable[[Outcome], float], n_cells: int = MIN_CELLS) -> Metric:
     return Metric(direction, ideal, lambda pair: np.array([score(pair.response)]), n_cells)
 
 
@@ -230,7 +230,7 @@ def perturbation_report(
         raise ValueError(f"`log_normalised` has {unknown}: choose from the predictions {[*predictions]}.")
     answers = {}
     for name, cells in predictions.items():
-        shown, read = f"predictions[{name!r}]", Cells.of_log_normalised if name in logged else Cells.of
+        shown, read = f"predictions[{name!r}]", Sample.of_log_normalised if name in logged else Sample.of
         answers[name] = keys.conditions(cells, shown), read(space, cells, shown), cells.obs_names
         keys.check_predicted(answers[name][0], shown, {*held_out.references}, training.conditions)
     depths: dict[str, float] = {}  # of predictions, relative to real cells
@@ -260,8 +260,8 @@ def perturbation_report(
                 both = disjoint, cells.disjoint
                 against = disjoint - trained, cells.disjoint - trained
                 heterogeneity = cache(partial(responses.compare, cells.counts, cells.shift))
-                response = Response(change, cells.change, both, against, tests, *siblings, heterogeneity)
-                yield key, settings.pair(reference, Cells(cells.pcs), min(n_cells), (seed, seed), response)
+                response = Outcome(change, cells.change, both, against, tests, *siblings, heterogeneity)
+                yield key, settings.pair(reference, Sample(cells.pcs), min(n_cells), (seed, seed), response)
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
     report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
@@ -297,7 +297,7 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
         distances = rows.set_index("prediction").reindex(["no_change", "real_half"], columns=DISTANCES).dropna(axis=1)
         silent = rows["n_significant"].iloc[0] == 0
         if silent or (distances.size and not distances.diff().loc["real_half"].lt(0).any()):
-            condition = Condition(context, perturbation, None if pd.isna(dose) else dose)
+            condition = Arm(context, perturbation, None if pd.isna(dose) else dose)
             reason = "no responding gene" if silent else "real_half no closer than no_change"
             undecided.append(f"{condition} ({counted(rows['n_real'].iloc[0], 'reference cell')}, {reason})")
     if undecided:
@@ -307,7 +307,7 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
         )
 
 
-def _predicted(cells: Cells, controls: Controls, apart: NDArray[np.bool_] | None = None) -> Predicted:
+def _predicted(cells: Sample, controls: Controls, apart: NDArray[np.bool_] | None = None) -> Predicted:
     """Compute changes of predicted cells; ``apart`` marks those that do not start from the second half."""
     counts = None if cells.counts is EMPTY else cells.counts  # log-normalised predictions have none
     return Predicted(*_changes(cells.expression, controls, apart), cells.pcs, counts)
@@ -327,7 +327,7 @@ def _baselines(
         shift = shifts[name]
         if as_counts:
             counts = shift_counts(start.counts, shift, seed=seed)
-            predicted[name] = _predicted(Cells.of(space, counts, name), controls, apart)
+            predicted[name] = _predicted(Sample.of(space, counts, name), controls, apart)
         else:
             pcs = start.pcs + shift @ space.components.T
             predicted[name] = Predicted(shift, shift, pcs, start.counts, shift)
@@ -341,5 +341,5 @@ def _baselines(
 
 def _in_words(key: Key) -> tuple[str, str]:
     """Name a prediction, and its condition with the numbers of cells."""
-    condition = Condition(key["context"], key["perturbation"], key["dose"])
+    condition = Arm(key["context"], key["perturbation"], key["dose"])
     return key["prediction"], f"{condition}, {key['n_real']} real, {key['n_predicted']} predicted cells"

@@ -13,7 +13,7 @@ from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics.baselines import null_shuffled
 
-from ._comparison import Cells, Pair, Settings
+from ._comparison import Pair, Sample, Settings
 from ._input import FEWEST_CELLS, Matrix
 from ._samples import Prepared, prepare
 from ._spread import WITHIN, covariances, grouped_pairs, interval_table
@@ -87,7 +87,7 @@ def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, set
     drawn = drawn[np.isin(drawn, other.labels)]
     control = null_shuffled(other.counts, other.labels, drawn, seed=settings.seed)
     sides = {name: (side.counts, side.labels) for name, side in prepared.cells.items()} | {SOURCES[2]: (control, drawn)}
-    scored = {name: Cells(log_normalise(counts) @ weights, labels=labels) for name, (counts, labels) in sides.items()}
+    scored = {name: Sample(log_normalise(counts) @ weights, labels=labels) for name, (counts, labels) in sides.items()}
     groups = grouped_pairs(scored, groupby, SOURCES, settings)
     tables = {group: _table(sides, list(programs), within=group == WITHIN) for group, sides in groups.items()}
     table = pd.concat(tables, names=["group", "statistic", "program"])

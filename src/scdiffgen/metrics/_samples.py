@@ -12,13 +12,13 @@ from scdiffgen._messages import warn_user
 from scdiffgen._names import symbols_of
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
-from ._comparison import Cells, Key, Pair, Settings
+from ._comparison import Key, Pair, Sample, Settings
 from ._input import CountsLike, Matrix, labels_of
 from ._resampling import split_halves, subsample
 from ._space import ExpressionSpace
 
-Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
-SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
+SampleSource: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
+SOURCES: tuple[SampleSource, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
 CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
 OVERALL = "overall"
 
@@ -27,9 +27,9 @@ class Prepared(NamedTuple):
     """Cells by source and of the ``"reference"``, in one space."""
 
     space: ExpressionSpace
-    fitted: Cells  # cells on which the space is fitted
+    fitted: Sample  # cells on which the space is fitted
     fitted_on: str
-    cells: dict[str, Cells]
+    cells: dict[str, Sample]
     names: pd.Index | None = None  # displayed names of the genes of the space
 
 
@@ -41,7 +41,7 @@ def prepare(
     settings: Settings,
     *,
     other_real: CountsLike | None = None,
-    sources: Sequence[Source] = (),
+    sources: Sequence[SampleSource] = (),
 ) -> Prepared:
     """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
     seed, labels = settings.seed, _groups(real, groupby, "real")
@@ -50,8 +50,8 @@ def prepare(
     names = _shown_names(source, settings.gene_symbols, fitted_on)
     space = settings.space(real[half] if train is None else train, fitted_on)
 
-    def sample(counts: CountsLike, name: str) -> Cells:
-        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+    def sample(counts: CountsLike, name: str) -> Sample:
+        return Sample.of(space, counts, name, _groups(counts, groupby, name))
 
     whole = sample(real, "real")
     fitted = whole.take(half) if train is None else sample(train, "train")
@@ -65,7 +65,7 @@ def prepare(
     cells["generated"], other = sample(generated, "generated"), cells["other_real"]
     drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
     for name in (name for name in sources if name in CONTROLS):
-        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+        cells[name] = Sample.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
     return Prepared(space, fitted, fitted_on, cells, names)
 
 
@@ -97,13 +97,13 @@ def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
     return labels
 
 
-def group_names(cells: Mapping[str, Cells]) -> list[str]:
+def group_names(cells: Mapping[str, Sample]) -> list[str]:
     """List the group of all cells, then each label."""
     known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
     return [OVERALL, *(label for label in known if label != OVERALL)]
 
 
-def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
+def pairs(cells: Mapping[str, Sample], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
     """Pair the reference cells of each group with equally many cells of each source, or with none."""
     for g, group in enumerate(group_names(cells)):
         members = {

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ._comparison import CONFIDENCE, Cells, Pair, Settings
+from ._comparison import CONFIDENCE, Pair, Sample, Settings
 from ._input import Matrix
 from ._resampling import Weights
 from ._samples import OVERALL, pairs
@@ -50,7 +50,7 @@ def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[n
 
 
 def grouped_pairs(
-    cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
+    cells: Mapping[str, Sample], groupby: str | None, sources: Sequence[str], settings: Settings
 ) -> dict[str, dict[str, Pair]]:
     """Return pairs by group and source: all cells, all cells for statistics within labels, and each label."""
     if any(WITHIN in side.labels for side in cells.values()):

@@ -27,10 +27,10 @@ from ._training_data import Batch, KeptCells
 
 MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS = 5_000, 20, 100
 
-Given = tuple[str, ...]
-LibraryRegressions = Mapping[Given, Mapping[str, LibraryRegression]]
-CountRegressions = Mapping[Given, Mapping[str, CountRegression]]
-ShareCalibrations = Mapping[Given, Mapping[str, ShareCalibration]]
+GivenModalities = tuple[str, ...]
+LibraryRegressions = Mapping[GivenModalities, Mapping[str, LibraryRegression]]
+CountRegressions = Mapping[GivenModalities, Mapping[str, CountRegression]]
+ShareCalibrations = Mapping[GivenModalities, Mapping[str, ShareCalibration]]
 
 
 class CountDraw(NamedTuple):

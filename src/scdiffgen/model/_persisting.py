@@ -120,7 +120,7 @@ class Persisting(BaseModelClass):
             As in scvi-tools: address of a missing model; unused; further classes that may be loaded.
         safe
             Whether to load plain data only, as :meth:`save` writes it. ``False`` lets the file run any code, as
-            scvi-tools' own loader does; use it for files of earlier versions from people you trust.
+            scvi-tools' own loader does, such as for attributes of a subclass; use it for files of people you trust.
 
         Returns
         -------

@@ -70,7 +70,7 @@ def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping
 def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, Any]) -> None:
     """Raise if the cells beside a model were not saved with it."""
     file = cells_file(folder, prefix, attributes["registry_"])
-    if "cells_sha256_" in attributes and file.exists() and sha256_of(file) != attributes["cells_sha256_"]:
+    if file.exists() and sha256_of(file) != attributes.get("cells_sha256_"):
         raise ValueError(
             f"`adata`: {file} was not saved with the {prefix or ''}{MODEL_FILE} beside it, or was changed or damaged "
             "later. Pass `adata`, or `adata=False` to load the model without cells."
@@ -91,5 +91,5 @@ def sha256_of(file: Path) -> str:
 
 def _other_version(saved_with: str | None) -> str:
     """Advise on a file of another version."""
-    by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
-    return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."
+    by = saved_with or "of an unknown version"
+    return f"It was saved by scdiffgen {by}, and this is {version('scdiffgen')}: load it with that version."

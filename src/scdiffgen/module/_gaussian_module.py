@@ -32,7 +32,7 @@ class Encoded(NamedTuple):
     library: Tensor  # (cells,)
 
 
-TrainingCells: TypeAlias = Tensor | Encoded
+CellBatch: TypeAlias = Tensor | Encoded
 """CSR counts ``(cells, genes)``, or their vectors."""
 
 
@@ -127,26 +127,26 @@ class VectorModule(DiffusionModule):
     def make_process(self) -> GaussianDiffusion:
         return GaussianDiffusion(self.process_options)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[CellBatch, Given]:
         if VECTORS not in batch:
             return super().unpack(batch)
         tensors = {key: tensor.to(self.denoiser.embed.null.device) for key, tensor in batch.items()}
         return Encoded(tensors[VECTORS], tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
     @abstractmethod
-    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+    def encode(self, cells: CellBatch, generator: Rng = None) -> Encoded:
         """Encode training cells as vectors and library sizes."""
 
-    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
+    def loss(self, cells: CellBatch, conditions: Given) -> LossOutput:
         """Compute the squared error of the prediction plus penalties on the read-out."""
         predictor = self.denoiser.bind(self.drop_conditions(conditions))
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: CellBatch, conditions: Given, generator: torch.Generator) -> LossOutput:
         return loss_output(self._errors(self.ema_denoiser.bind(conditions), cells, generator))
 
-    def _errors(self, predictor: VectorPredictor, cells: TrainingCells, generator: Rng = None) -> Tensor:
+    def _errors(self, predictor: VectorPredictor, cells: CellBatch, generator: Rng = None) -> Tensor:
         """Corrupt vectors, predict noise-free vectors, and score the prediction ``(cells,)``."""
         vector, library = self.encode(cells, generator)
         noisy = self.process.corrupt(vector, generator)
@@ -212,7 +212,7 @@ class GaussianModule(VectorModule):
         rest = {key: values for key, values in batch.items() if key not in self.count_keys}
         return {VECTORS: torch.from_numpy(drawn).half(), LIBRARY: self.library(counts), **rest}
 
-    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+    def encode(self, cells: CellBatch, generator: Rng = None) -> Encoded:
         drawn, library = cells
         which = torch.randint(drawn.shape[1], (len(drawn),), generator=generator, device=drawn.device)
         return Encoded(drawn[torch.arange(len(drawn), device=drawn.device), which].float(), library)

@@ -17,7 +17,7 @@ from scdiffgen.nn import NetworkSize, TokenAutoencoder
 from scdiffgen.normal_scores import ReferenceDistribution
 
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
-from ._gaussian_module import LIBRARY, VECTORS, Encoded, TrainingCells, VectorDenoiser, VectorModule
+from ._gaussian_module import LIBRARY, VECTORS, CellBatch, Encoded, VectorDenoiser, VectorModule
 from ._processes import GaussianDiffusion, Given, LatentOptions, Predictor
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
@@ -111,20 +111,20 @@ class LatentModule(VectorModule):
             self.scale.copy_(cached[VECTORS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[CellBatch, Given]:
         cells, conditions = super().unpack(batch)
         if isinstance(cells, Encoded):
             cells = cells._replace(vector=(cells.vector - self.mean) / self.scale)
         return cells, conditions
 
-    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
+    def loss(self, cells: CellBatch, conditions: Given) -> LossOutput:
         """Compute the loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
         return super().loss(cells, conditions)
 
     @torch.no_grad()
-    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: CellBatch, conditions: Given, generator: torch.Generator) -> LossOutput:
         """Compute the loss of the averaged networks, without condition dropout and with a fixed generator."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells))
@@ -137,7 +137,7 @@ class LatentModule(VectorModule):
 
     # Vectors are concatenated tokens.
 
-    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+    def encode(self, cells: CellBatch, generator: Rng = None) -> Encoded:
         return cells if isinstance(cells, Encoded) else Encoded(self.to_vector(cells), self.library(cells))
 
     @torch.no_grad()

@@ -14,8 +14,6 @@ from scdiffgen._codes import Code, distinct_rows
 from scdiffgen.conditions import Conditions, ConditionSpec, GroupTable
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
 
-Array = NDArray[np.float64]
-
 
 class NormalScores(nn.Module):
     """Tables of the groups of training cells with equal conditions, except numbers."""
@@ -58,7 +56,7 @@ class NormalScores(nn.Module):
 
     def fit(
         self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
-    ) -> tuple[FactorModel, Array]:
+    ) -> tuple[FactorModel, NDArray[np.float64]]:
         """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
 
         A group is shrunk towards its context, and the context towards its first part.
@@ -124,7 +122,7 @@ class NormalScores(nn.Module):
         return drawn.swapaxes(0, 1)
 
 
-def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
+def principal_axes(loadings: NDArray[np.float64], scores: NDArray[np.floating], n_axes: int) -> NDArray[np.float64]:
     """Return at most ``n_axes`` axes ``(axes, genes)``: of the factors, then orthogonal axes of the scores."""
     own = np.linalg.svd(loadings, full_matrices=False)[2]
     start = np.ones(min(scores.shape), dtype=np.float32)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 from scipy.sparse.linalg import svds
 
-from ._reference import Array, ReferenceDistribution, chunks, library_sizes
+from ._reference import Floats, ReferenceDistribution, chunks, library_sizes
 
 Groups = NDArray[np.intp]
 
@@ -18,8 +18,8 @@ Groups = NDArray[np.intp]
 class Frame(NamedTuple):
     """Means and standard deviations that standardise the scores of cells or groups."""
 
-    means: Array  # (cells, genes)
-    deviations: Array  # (cells, genes)
+    means: Floats  # (cells, genes)
+    deviations: Floats  # (cells, genes)
 
     def take(self, rows: Groups | slice) -> Frame:
         """Select rows."""
@@ -31,10 +31,10 @@ class FactorModel:
     """Factor analysis of standardised scores: factors x loadings + noise, with total variance 1."""
 
     reference: ReferenceDistribution
-    loadings: Array  # (factors, genes)
+    loadings: Floats  # (factors, genes)
 
     @property
-    def noise(self) -> Array:
+    def noise(self) -> Floats:
         """Residual standard deviation of each gene ``(genes,)``."""
         return np.sqrt(1 - (self.loadings**2).sum(axis=0))
 
@@ -44,23 +44,23 @@ class FactorModel:
         covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
         return weights @ covariance, covariance
 
-    def draw_factors(self, scores: NDArray[np.floating], rng: np.random.Generator) -> Array:
+    def draw_factors(self, scores: NDArray[np.floating], rng: np.random.Generator) -> Floats:
         """Draw factors ``(cells, factors)`` from the posterior given standardised scores ``(cells, genes)``."""
         weights, covariance = self.posterior()
         around = rng.standard_normal((len(scores), len(covariance))) @ np.linalg.cholesky(covariance).T
         return scores @ weights + around
 
-    def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Array, Array]:
+    def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Floats, Floats]:
         """Compute the bounds of the standardised scores of counts ``(cells, genes)``."""
         lower, upper = self.reference.interval(counts, library_sizes(counts))
         return (lower - frame.means) / frame.deviations, (upper - frame.means) / frame.deviations
 
-    def draw_scores(self, ends: tuple[Array, Array], factors: Array, rng: np.random.Generator) -> Array:
+    def draw_scores(self, ends: tuple[Floats, Floats], factors: Floats, rng: np.random.Generator) -> Floats:
         """Draw standardised scores ``(cells, genes)`` within their bounds, given the factors ``(cells, factors)``."""
         shared, noise = factors @ self.loadings, self.noise
         return shared + noise * draw_truncated((ends[0] - shared) / noise, (ends[1] - shared) / noise, rng)
 
-    def expect_scores(self, ends: tuple[Array, Array], n_rounds: int = 8) -> Array:
+    def expect_scores(self, ends: tuple[Floats, Floats], n_rounds: int = 8) -> Floats:
         """Estimate expected standardised scores ``(cells, genes)`` within their bounds by mean-field inference."""
         (weights, _), noise = self.posterior(), self.noise
         expected, _ = truncated_moments(*ends)
@@ -87,7 +87,7 @@ class GaussianCopula(FactorModel):
         model, _ = fit_factors(reference, counts, frame.take(groups), n_components, n_rounds=n_rounds, seed=seed)
         return cls(reference, model.loadings, frame)
 
-    def draw(self, groups: Groups, library: Array, rng: np.random.Generator) -> sparse.csr_matrix:
+    def draw(self, groups: Groups, library: Floats, rng: np.random.Generator) -> sparse.csr_matrix:
         """Draw counts of cells with given groups ``(cells,)`` and library sizes ``(cells,)``."""
         drawn = []
         for cells in chunks(len(groups), len(self.noise)):
@@ -157,7 +157,7 @@ def fit_factors(
     return model, scores
 
 
-def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
+def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Floats:
     r"""Fit the principal components ``(factors, genes)`` of standardised scores ``(cells, genes)`` that exceed noise.
 
     Their variance :math:`\lambda` exceeds the edge :math:`(1 + \sqrt\gamma)^2` of pure noise (Marchenko and Pastur
@@ -177,12 +177,12 @@ def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
     return bounded(axes[beyond] * np.sqrt(population - 1)[:, None])
 
 
-def bounded(loadings: Array) -> Array:
+def bounded(loadings: Floats) -> Floats:
     """Scale loadings down such that each gene has a noise variance of at least 0.05."""
     return loadings / np.sqrt(np.maximum((loadings**2).sum(axis=0) / 0.95, 1.0))
 
 
-def truncated_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
+def truncated_moments(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """Compute means and variances of standard normals truncated to intervals; stable in the far tails."""
     sign = np.where(lower + upper > 0, -1.0, 1.0)  # flip to the lower tail, where probabilities are precise
     mass = np.maximum(sign * (special.ndtr(sign * upper) - special.ndtr(sign * lower)), 1e-300)
@@ -192,7 +192,7 @@ def truncated_moments(lower: Array, upper: Array) -> tuple[Array, Array]:
     return mean, np.clip(variance, 0.0, 1.0)
 
 
-def draw_truncated(lower: Array, upper: Array, rng: np.random.Generator) -> Array:
+def draw_truncated(lower: Floats, upper: Floats, rng: np.random.Generator) -> Floats:
     """Draw truncated standard normals by inversion in the lower tail, where probabilities are precise."""
     sign = np.where(lower + upper > 0, -1.0, 1.0)
     start, stop = special.ndtr(sign * lower), special.ndtr(sign * upper)

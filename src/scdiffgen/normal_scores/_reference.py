@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, special
 
-Array = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class ReferenceDistribution:
     the distribution function at the library size of the cell. Scores are capped at 37.
     """
 
-    shares: Array  # (genes,): fraction of all molecules
-    inverse_dispersions: Array  # (genes,): theta, with variance mean + mean^2 / theta
+    shares: Floats  # (genes,): fraction of all molecules
+    inverse_dispersions: Floats  # (genes,): theta, with variance mean + mean^2 / theta
 
     @classmethod
     def fit(cls, counts: sparse.csr_matrix, groups: NDArray[np.intp]) -> Self:
@@ -41,7 +41,7 @@ class ReferenceDistribution:
             excess += ((np.minimum(counts[cells].toarray(), highest) - means) ** 2 - means).sum(axis=0)
         return cls(shares, np.clip(squares / np.maximum(excess, 1e-12), 0.3, 1e4))
 
-    def interval(self, counts: sparse.spmatrix, library: Array, genes: slice = slice(None)) -> tuple[Array, Array]:
+    def interval(self, counts: sparse.spmatrix, library: Floats, genes: slice = slice(None)) -> tuple[Floats, Floats]:
         """Compute lower and upper bounds of the scores of counts, dense ``(cells, genes)``; -inf below a count of 0."""
         theta, means = self.inverse_dispersions[genes], library[:, None] * self.shares[genes]
         lower, upper = np.full(means.shape, -np.inf), lower_end(1.0, means, theta)
@@ -51,14 +51,14 @@ class ReferenceDistribution:
         )
         return lower, upper
 
-    def to_counts(self, scores: Array, library: Array) -> sparse.csr_matrix:
+    def to_counts(self, scores: Floats, library: Floats) -> sparse.csr_matrix:
         """Convert scores ``(cells, genes)`` to counts at library sizes ``(cells,)``."""
         scores = np.minimum(scores, 37.0)
         means = library[:, None] * self.shares
         cells, genes = np.nonzero(lower_end(1.0, means, self.inverse_dispersions) <= scores)
         wanted, of_gene = scores[cells, genes], (means[cells, genes], self.inverse_dispersions[genes])
 
-        def reached(count: Array, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+        def reached(count: Floats, at: NDArray[np.intp]) -> NDArray[np.bool_]:
             return lower_end(count, *(values[at] for values in of_gene)) <= wanted[at]
 
         count, at = np.ones(len(cells)), np.arange(len(cells))
@@ -72,7 +72,7 @@ class ReferenceDistribution:
             count[at[up]], beyond[at[~up]] = middle[up], middle[~up]
         return sparse.csr_matrix((count, (cells, genes)), shape=scores.shape, dtype=np.float32)
 
-    def expected_counts(self, means: Array, deviations: Array, library: Array) -> Array:
+    def expected_counts(self, means: Floats, deviations: Floats, library: Floats) -> Floats:
         """Compute expected counts ``(cells, genes)`` at library sizes ``(cells,)`` from means and SDs of scores.
 
         The expectation is the sum of P(count >= k) over k = 1, 2, ...; above 30, in steps of a tenth of the count.
@@ -88,7 +88,7 @@ class ReferenceDistribution:
         return expected
 
 
-def lower_end(counts: Array | float, means: Array, inverse_dispersions: Array) -> Array:
+def lower_end(counts: Floats | float, means: Floats, inverse_dispersions: Floats) -> Floats:
     """Compute the lower bounds of the scores of ``counts`` >= 1, precise beyond 8 by use of the smaller tail."""
     log_zero = -inverse_dispersions * np.log1p(means / inverse_dispersions)
     at_least, less = -np.expm1(log_zero), np.exp(log_zero)
@@ -102,7 +102,7 @@ def lower_end(counts: Array | float, means: Array, inverse_dispersions: Array) -
     return sign * special.ndtri(np.maximum(np.where(sign > 0, less, at_least), 1e-300))
 
 
-def library_sizes(counts: sparse.csr_matrix) -> Array:
+def library_sizes(counts: sparse.csr_matrix) -> Floats:
     """Count the molecules of each cell ``(cells,)``."""
     return np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
 

@@ -87,7 +87,6 @@ class BlockLoader:
         self._epoch = 0
 
     def __len__(self) -> int:
-        """Number of minibatches."""
         n_minibatches = len(self._share(self.indices)) / self.batch_size
         return math.floor(n_minibatches) if self.drop_last else math.ceil(n_minibatches)
 
@@ -124,7 +123,6 @@ class BlockLoader:
         return np.random.default_rng(int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)))
 
     def _in_blocks(self, random: np.random.Generator) -> np.ndarray:
-        """Order the cells by blocks, in random order of the blocks."""
         _, first = np.unique(self.indices // self.block_size, return_index=True)
         blocks = np.split(self.indices, first[1:])
         return np.concatenate([blocks[block] for block in random.permutation(len(blocks))])

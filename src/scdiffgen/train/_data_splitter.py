@@ -30,7 +30,6 @@ class SparseDataSplitter(DataSplitter):
         return loader
 
     def on_after_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
-        """Return the batch unchanged, i.e. sparse."""
         return batch
 
 
@@ -43,7 +42,6 @@ class StagedLoader:
         self.cached: Minibatch | None = None
 
     def __len__(self) -> int:
-        """Number of minibatches."""
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Minibatch]:
@@ -67,7 +65,6 @@ class StagedDataSplitter(SparseDataSplitter):
     """Data splitter for training in stages, with later stages that need no counts."""
 
     def train_dataloader(self) -> StagedLoader:
-        """Return training minibatches."""
         return StagedLoader(super().train_dataloader(), shuffle=True)
 
     def val_dataloader(self) -> StagedLoader | list:

@@ -71,7 +71,6 @@ class TrainingPlanConfig:
     max_validation_rise: float = 0.01
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None and field.default is None:
@@ -197,7 +196,6 @@ class DiffusionTrainingPlan(pl.LightningModule):
         return {"n_steps": self.n_steps, "logged": plain}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the state of :meth:`get_extra_state`."""
         self.n_steps = state["n_steps"]
         for name, (kind, numbers, losses) in state["logged"].items():
             self.logged[name] = pd.DataFrame({name: losses}, index=pd.Index(numbers, name=kind))

@@ -1,4 +1,4 @@
-"""Contract test of model classes."""
+"""Contract test of model classes; packages that extend this one may copy it with ``fingerprint.py``."""
 
 import tempfile
 import warnings
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from anndata import AnnData, read_h5ad
+from fingerprint import Results, demand, demand_error, demand_same, demand_unchanged, dense, fingerprint, weights_of
+from hypothesis import HealthCheck, Phase, settings, stateful
+from hypothesis import strategies as st
 from scipy import sparse
 
 from scdiffgen.datasets import simulate
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._quiet import less_chatter
-
-from . import _comparing as compare
-from ._comparing import Results, demand, demand_error, demand_same, dense, fingerprint
 
 ADVICE = {
     "registry": "Register by `cls.register_manager`; keep what is learned on the instance, and change copies of cells.",
@@ -101,7 +101,7 @@ class Contract:
 
     def check_registry(self) -> None:
         cells, before = self.trained.adata, self.results(self.trained)
-        compare.demand_unchanged(fingerprint(cells), fingerprint(self.given), "cells in setup and training")
+        demand_unchanged(fingerprint(cells), fingerprint(self.given), "cells in setup and training")
         second = self.cls(cells, **self.options)
         demand(second.adata_manager is self.trained.adata_manager, "one `adata_manager` of one AnnData", "a second one")
         self.train(second)
@@ -120,11 +120,11 @@ class Contract:
             demand_error(ValueError, "cells with other genes", self.read, self.trained, cells)
 
     def check_query(self) -> None:
-        before = compare.weights_of(self.trained)
+        before = weights_of(self.trained)
         query = self.cls.load_query_data(self.cells(), self.trained, unfrozen=True)
         demand_same(self.results(query), self.results(self.trained), "of a query model before training")
         self.train(query)
-        compare.demand_unchanged(compare.weights_of(self.trained), before, "weights of the reference of a query model")
+        demand_unchanged(weights_of(self.trained), before, "weights of the reference of a query model")
 
     def check_rows(self) -> None:
         full = self.read(self.trained)
@@ -154,7 +154,7 @@ class Contract:
             yield f"counts as {name}", self.cells(convert), every
         parent = self.cells()
         yield "a view", parent[some], some
-        compare.demand_unchanged(fingerprint(parent), fingerprint(self.given), "the parent of a view that is read")
+        demand_unchanged(fingerprint(parent), fingerprint(self.given), "the parent of a view that is read")
         if column := self.setup.get("labels_key"):
             labels = self.given.obs[column].astype("category")
             last = np.flatnonzero(labels == labels.cat.categories[-1])
@@ -166,12 +166,12 @@ class Contract:
         yield "a view of cells on disk", self.on_disk()[some], some
 
     def check_seeds(self) -> None:
-        before = compare.weights_of(self.trained)
+        before = weights_of(self.trained)
         first, again, other = (self.generated(self.trained, seed) for seed in (0, 0, 1))
         demand_same(again, first, "when called again")
         (one,), (another,) = first.values(), other.values()
         demand(not np.array_equal(one, another), "other cells from another seed", "the same")
-        compare.demand_unchanged(compare.weights_of(self.trained), before, "weights in `generate`")
+        demand_unchanged(weights_of(self.trained), before, "weights in `generate`")
 
     def check_untrained(self) -> None:
         model = self.make(self.cells())
@@ -179,13 +179,63 @@ class Contract:
             demand_error(RuntimeError, f"`{name}` before training", getattr(model, name))
 
     def check_calls(self) -> None:
-        from ._call_orders import run_call_orders
-
         run_call_orders(self, self.n_examples)
 
 
 def _global_randomness() -> str:
     return repr((torch.get_rng_state().tolist(), np.random.get_state()))
+
+
+class CallOrders(stateful.RuleBasedStateMachine):
+    """State machine of a model with the same results as a copy saved after the last training."""
+
+    contract: Any
+
+    @stateful.initialize(is_trained=st.booleans())
+    def begin(self, is_trained: bool) -> None:
+        self.cells, self.others = self.contract.cells(), self.contract.cells()
+        self.model = self.contract.make(self.cells)
+        if is_trained:
+            self.model = self.contract.reloaded(self.contract.trained, self.cells)
+        self.ask_a_copy()
+
+    def ask_a_copy(self) -> None:
+        """Record the weights, and the results of a saved and loaded copy."""
+        self.weights, copy = weights_of(self.model), self.contract.reloaded(self.model, False)
+        self.answers = self.contract.results(copy) if copy.is_trained else {}
+
+    @stateful.rule()
+    def train(self) -> None:
+        self.contract.train(self.model)
+        self.ask_a_copy()
+
+    @stateful.precondition(lambda self: self.model.is_trained)
+    @stateful.rule(seed=st.integers(0, 1), own_cells=st.booleans())
+    def generate_and_read(self, seed: int, own_cells: bool) -> None:
+        self.contract.generated(self.model, seed)
+        self.contract.read(self.model, None if own_cells else self.others)
+
+    @stateful.rule()
+    def save_and_load(self) -> None:
+        self.model = self.contract.reloaded(self.model, self.cells)
+
+    @stateful.invariant()
+    def nothing_else_changes(self) -> None:
+        if self.model.is_trained:
+            demand_same(self.contract.results(self.model), self.answers, "as of a copy saved after training")
+        else:
+            demand_error(RuntimeError, "`generate` before training", self.contract.generated, self.model)
+        for cells in (self.cells, self.others):
+            demand_unchanged(fingerprint(cells), fingerprint(self.contract.given), "cells")
+        demand_unchanged(weights_of(self.model), self.weights, "weights between trainings")
+
+
+def run_call_orders(contract: Any, n_examples: int) -> None:
+    """Run reproducible random sequences of calls."""
+    machine = type("CallOrders", (CallOrders,), {"contract": contract})
+    repeatable = settings(max_examples=n_examples, stateful_step_count=5, derandomize=True, database=None)
+    quiet = settings(repeatable, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    stateful.run_state_machine_as_test(machine, settings=quiet)
 
 
 def check_model(
@@ -212,37 +262,10 @@ def check_model(
     - ``untrained``: methods raise RuntimeError before training.
     - ``calls``: results do not depend on earlier calls except ``train``, in call sequences drawn by hypothesis.
 
-    Parameters
-    ----------
-    cls
-        The model class.
-    cells
-        At least ten cells, with counts in ``.X``; by default 24 cells of :func:`scdiffgen.datasets.simulate`.
-    setup
-        Arguments of ``setup_anndata``; by default ``"cell_type"`` and ``"batch"`` as ``labels_key`` and ``batch_key``.
-    options
-        Arguments of the constructor, such as ``process``.
-    checks
-        Names of checks to run; by default all (``scdiffgen.testing.CHECKS``).
-    n_examples
-        Number of call sequences for ``calls``; they are the same each time.
-
-    Raises
-    ------
-    AssertionError
-        If a check fails; the error states the expected and the found result, and the remedy.
-    ValueError
-        If a check is unknown.
-    ImportError
-        If ``calls`` is requested and hypothesis is not installed.
-
-    Examples
-    --------
-    >>> from scdiffgen.model import TokenDiffusion
-    >>> from scdiffgen.testing import check_model
-    >>> class MyModel(TokenDiffusion):
-    ...     pass
-    >>> check_model(MyModel, options={"n_tokens": 2, "n_layers": 1}, checks=["rows", "seeds"])
+    ``cells`` are at least ten, with counts in ``.X``; by default simulated ones, with ``cell_type`` and ``batch`` as
+    labels and batches. ``setup`` and ``options`` are arguments of ``setup_anndata`` and of the constructor. The
+    ``n_examples`` call sequences of ``calls`` are the same each time. A failed check raises AssertionError with the
+    expected and the found result, and the remedy.
     """
     if unknown := [name for name in checks if name not in CHECKS]:
         raise ValueError(f"`checks` names {unknown}: choose from {list(CHECKS)}.")
@@ -263,8 +286,6 @@ def check_model(
         for name in checks:
             try:
                 getattr(contract, f"check_{name}")()
-            except ImportError:
-                raise
             except Exception as error:
                 found = error if isinstance(error, AssertionError) else f"Expected no error; found {error!r}."
                 raise AssertionError(f"`{cls.__name__}` fails the check {name!r}. {found} {ADVICE[name]}") from error

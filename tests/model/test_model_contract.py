@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from anndata import AnnData
+from model_contract import CHECKS, check_model
 from small_cells import SMALL
 from toy_process import MultinomialModule
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import PROCESSES
-from scdiffgen.testing import CHECKS, check_model
 
 MODULES: dict[type, Any] = {}
 CALLS = itertools.count()
@@ -130,11 +129,3 @@ def test_every_check_has_a_fault_and_errors_fail_it_too() -> None:
         check_model(TokenDiffusion, options={"n_token": 2}, checks=["untrained"])
     with pytest.raises(ValueError, match=r"`checks` names \['seed'\]: choose from"):
         check_model(TokenDiffusion, checks=["seed"])
-
-
-def test_without_hypothesis_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-    monkeypatch.delitem(sys.modules, "scdiffgen.testing._call_orders", raising=False)
-    with pytest.raises(ImportError, match=r"'calls' needs hypothesis: `pip install 'scdiffgen\[testing\]'`"):
-        check_model(TokenDiffusion, options=SMALL, checks=["calls"])
-    check_model(TokenDiffusion, options=SMALL, checks=["untrained"])
