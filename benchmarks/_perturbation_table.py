@@ -30,6 +30,8 @@ TASK_TITLES = {
     "norman": "A new pair of activated genes (Norman et al. 2019)",
     "papalexi": "A new knock-out, by features of genes (Papalexi et al. 2021)",
     "papalexi-guides": "A new guide of a known knock-out (Papalexi et al. 2021)",
+    "kang-programs": "Other programs: interferon in a new cell type (Kang et al. 2018), changes as measured",
+    "zhao-programs": "Other programs: panobinostat in a new tumour (Zhao et al. 2021), changes as measured",
     "packer": "A window of time in an embryo (Packer et al. 2019)",
     "dose": "Doses of simulated perturbations",
 }
