@@ -22,7 +22,7 @@ LINES = {path: len(path.read_text().splitlines()) for path in FILES}
 PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets", "testing")
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
-MOST_LINES_OF_A_FILE = 350
+MOST_LINES_OF_A_FILE = 600
 MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 9, 10, 32
 
 

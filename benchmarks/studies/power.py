@@ -34,8 +34,7 @@ from benchmarks._variants import Run, study_options, study_runs, study_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.tl import power
-from scdiffgen.tl._arm_tests import log_pseudobulks
-from scdiffgen.tl._power import TESTS
+from scdiffgen.tl._power import TESTS, log_pseudobulks
 
 EFFECTS, N_PILOT, N_SUBSAMPLES, ALPHA = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0), 4, 20, 0.05
 KNOCK_OUTS = ("IFNGR1", "IFNGR2", "JAK2", "STAT1")

@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sklearn.decomposition import PCA
 
 from scdiffgen import metrics
-from scdiffgen.metrics._label_contrasts import contrast_slope, label_contrasts
+from scdiffgen.metrics._response import contrast_slope, label_contrasts
 from scdiffgen.metrics._spread import log_variance_ratios, variances
 
 N_GENES = 60

@@ -9,8 +9,7 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._programs import program_weights
-from scdiffgen.metrics._spread import covariances
+from scdiffgen.metrics._spread import covariances, program_weights
 
 N_GENES = 150
 PROGRAMS = {"S": [f"gene{i}" for i in range(20)], "G2M": [f"gene{i}" for i in range(15, 40)]}

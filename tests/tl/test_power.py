@@ -9,8 +9,8 @@ from scipy import optimize, stats
 from statsmodels.stats.power import TTestIndPower
 
 from scdiffgen import tl
-from scdiffgen.tl import _arm_tests
-from scdiffgen.tl._arm_tests import cell_test, log_pseudobulks, moderated_variances, pseudobulk_test
+from scdiffgen.tl import _power
+from scdiffgen.tl._power import cell_test, log_pseudobulks, moderated_variances, pseudobulk_test
 
 
 def even(n_genes: int, library: float) -> KnownGenerator:
@@ -110,7 +110,7 @@ def test_only_tests_of_donors_keep_their_level(paired: bool) -> None:
 
 @pytest.mark.parametrize("paired", [False, True])
 def test_without_moderation_the_test_of_donors_is_student_s(paired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_arm_tests, "moderated_variances", lambda variance, df, mean: (variance, df))
+    monkeypatch.setattr(_power, "moderated_variances", lambda variance, df, mean: (variance, df))
     study = null_study(3, n_donors=4, n_cells=20, paired=paired)
     bulks = log_pseudobulks(study)
     test = stats.ttest_rel if paired else stats.ttest_ind

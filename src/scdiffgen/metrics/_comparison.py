@@ -1,8 +1,8 @@
-"""Metrics of pairs of samples, and tables of scores, shared by `evaluate` and `perturbation_report`."""
+"""Samples of cells in one expression space, metrics of pairs of samples, and tables of their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._messages import warn_user
-from scdiffgen._names import as_names
+from scdiffgen._names import as_names, symbols_of
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
+from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from ._depth import mean_depth, thin
-from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts
-from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
-from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
+from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts, labels_of
+from ._resampling import Seed, Weights, bootstrap_weights, split_halves, subsample, weighted_mean
+from ._response import NO_LABELS, LabelContrasts, contrast_slope, mean_depth, thin
 from ._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors of a 95 % interval
@@ -33,10 +33,14 @@ OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need groups
 EMPTY = np.empty(0)
 BLOCK = 5000  # number of cells with expression in memory at a time
-
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparison, and numbers of cells
+
+Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
+SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
+CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
+OVERALL = "overall"
 
 
 class Cells(NamedTuple):
@@ -299,3 +303,100 @@ def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1
         scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
         scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))
     return scores
+
+
+class Prepared(NamedTuple):
+    """Cells by source and of the ``"reference"``, in one space."""
+
+    space: ExpressionSpace
+    fitted: Cells  # cells on which the space is fitted
+    fitted_on: str
+    cells: dict[str, Cells]
+    names: pd.Index | None = None  # displayed names of the genes of the space
+
+
+def prepare(
+    real: CountsLike,
+    generated: CountsLike,
+    train: CountsLike | None,
+    groupby: str | None,
+    settings: Settings,
+    *,
+    other_real: CountsLike | None = None,
+    sources: Sequence[Source] = (),
+) -> Prepared:
+    """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
+    seed, labels = settings.seed, _groups(real, groupby, "real")
+    half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
+    fitted_on, source = ("real", real) if train is None else ("train", train)
+    names = _shown_names(source, settings.gene_symbols, fitted_on)
+    space = settings.space(real[half] if train is None else train, fitted_on)
+
+    def sample(counts: CountsLike, name: str) -> Cells:
+        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+
+    whole = sample(real, "real")
+    fitted = whole.take(half) if train is None else sample(train, "train")
+    if train is not None:
+        _warn_of_training_cells(whole.counts, fitted.counts)
+    if other_real is None:
+        first, second = split_halves(labels[rest], seed=seed + 1)
+        cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
+    else:
+        cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
+    cells["generated"], other = sample(generated, "generated"), cells["other_real"]
+    drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
+    for name in (name for name in sources if name in CONTROLS):
+        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+    return Prepared(space, fitted, fitted_on, cells, names)
+
+
+def _warn_of_training_cells(real: Matrix, train: Matrix) -> None:
+    """Warn if more than half of the distinct rows of counts are also rows of the training cells."""
+    weights = np.random.default_rng(0).integers(1 << 30, size=real.shape[1])  # equal rows have equal, exact sums
+    hashes, known = (counts.astype(np.float64) @ weights for counts in (real, train))
+    if np.isin(distinct := np.unique(hashes), known).sum() > len(distinct) / 2:
+        copied = f"{np.isin(hashes, known).sum():,} of {len(hashes):,} real cells are also training cells"
+        warn_user(f"{copied}: scores of training cells show no generalisation. Pass held-out cells.")
+
+
+def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.Index | None:
+    """Return gene names for messages and figures; ``None`` for a matrix."""
+    if isinstance(cells, AnnData):
+        return symbols_of(cells, gene_symbols, name)
+    if gene_symbols is not None:
+        raise TypeError(f"`gene_symbols` is {gene_symbols!r}, but `{name}` is a matrix: pass an AnnData with `.var`.")
+    return None
+
+
+def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
+    """Return the group of each cell; one group for all by default."""
+    if groupby is None:
+        return np.full(cells.shape[0], OVERALL, dtype=object)
+    labels = labels_of(cells, groupby, name)
+    if OVERALL in labels:
+        raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
+    return labels
+
+
+def group_names(cells: Mapping[str, Cells]) -> list[str]:
+    """List the group of all cells, then each label."""
+    known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
+    return [OVERALL, *(label for label in known if label != OVERALL)]
+
+
+def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
+    """Pair the reference cells of each group with equally many cells of each source, or with none."""
+    for g, group in enumerate(group_names(cells)):
+        members = {
+            source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
+        }
+        reference = members.pop("reference")
+        n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
+        for source in asked:
+            rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
+            n_drawn = min(n, len(rows))
+            x = cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
+            y = cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
+            pair = settings.pair(x, y, n_drawn, seeds)
+            yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair

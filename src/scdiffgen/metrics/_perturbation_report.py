@@ -19,9 +19,8 @@ from scdiffgen.responses import UNEQUAL_DEPTH
 
 from ._comparison import ALL, EMPTY, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from ._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
-from ._heterogeneity import RealResponse, ResponseHeterogeneity
 from ._input import FEWEST_CELLS, Matrix
-from ._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
+from ._response import MIN_CELLS, Called, GeneTests, RealResponse, ResponseHeterogeneity, Vector, mean_expression
 from ._space import ExpressionSpace
 
 BASELINES = (
