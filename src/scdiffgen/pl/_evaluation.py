@@ -1,9 +1,10 @@
-"""Figures of generated and real cells: all comparisons on one page, and each panel."""
+"""Figures of generated and real cells: all comparisons on one page, or chosen panels."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Literal, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, get_args
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,18 +15,22 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
-from matplotlib.figure import FigureBase
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, Locator, LogLocator, NullLocator
 from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
 
 from scdiffgen import metrics
-from scdiffgen._names import symbols_of
+from scdiffgen._arguments import check_choice
+from scdiffgen._names import as_names, symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
-from scdiffgen.metrics._evaluate import Evaluation, relative_scores
+from scdiffgen.metrics._comparison import OVERALL
+from scdiffgen.metrics._evaluate import relative_scores
+from scdiffgen.metrics._input import labels_of
+from scdiffgen.metrics._spread import WITHIN
 from scdiffgen.metrics._summaries import (
+    Basis,
     gene_correlations,
     gene_summary,
     joint_embedding,
@@ -49,180 +54,211 @@ from scdiffgen.pl._figure import (
     add_legend,
     colour_bar,
     dots,
-    figure_of,
     finish,
     group_colours,
     legend_inches,
     number_groups,
     numbered,
-    panels,
     plain,
     shortened,
     unticked,
 )
 
-PANELS = ("mean_variance", "mean_dropout", "library_size")  # panels that need real and generated cells only
-BASES: tuple[Literal["umap", "pca"], ...] = ("umap", "pca")
-CORRELATIONS = ("correlation_real", "correlation_generated")
-ALONE = [[[*BASES, *CORRELATIONS]], [[*PANELS, "roc"]]]  # rows of panels, in blocks
-IN_GROUPS = [[[basis, f"{basis}_real", f"{basis}_generated"] for basis in BASES], [[*PANELS]], [["roc", *CORRELATIONS]]]
-
-EMBEDDING_INCHES = (3.1, 3.0)
-
-INCHES = (3.2, 3.0)
+Panel = Literal[
+    "umap", "pca", "mean_variance", "mean_dropout", "library_size", "roc", "gene_correlation", "dispersion", "scores"
+]
+PANELS: tuple[Panel, ...] = get_args(Panel)
+BASES: tuple[Basis, ...] = ("umap", "pca")
+OF_SCORES = {"roc", "dispersion", "scores"}  # panels that need no cells if scores are given
+WIDE = ("dispersion", "scores")  # panels with a row of their own; all others are small
 STYLES = dict(zip(CLASSIFIERS, ((BLUE, "--"), (VERMILION, "-"), (GREEN, ":")), strict=True))
-
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
 NO_PLACE = "#E8E8E8"
 GREY_MEANS = "not scored: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
-
 TICKS, FAR_TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 WIDEST = 4.0  # variance ratio of the darkest colour
-NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
 
 
 @shared_docs
 def evaluation(
-    real: AnnData,
-    generated: AnnData,
+    real: AnnData | None = None,
+    generated: AnnData | None = None,
     train: AnnData | None = None,
     groupby: str | None = None,
     *,
     scores: metrics.Evaluation | None = None,
+    panels: Panel | Sequence[Panel] = PANELS,
     layer: str | None = None,
     gene_symbols: str | None = None,
+    max_cells: int = 5000,
     n_jobs: int = 1,
     seed: int = 0,
+    ax: Ax = None,
     show: Show = None,
     save: Save = None,
 ) -> dict[str, Axes]:
-    """Draw all comparisons of generated and real cells on one page.
+    """Draw comparisons of generated and real cells: all on one page, or chosen panels.
 
-    The panels are embeddings; mean against variance and dropout of genes; library sizes; ROC curves of classifiers;
-    gene correlations; variances along principal components; and scores by group. Each panel has its own function with
-    more options: `evaluation_embedding`, `evaluation_mean_variance`, `evaluation_mean_dropout`,
-    `evaluation_library_size`, `evaluation_roc`, `evaluation_gene_correlation`, `evaluation_dispersion`,
-    `evaluation_scores`.
+    - ``"umap"``, ``"pca"``: both sides in one embedding. With groups, two further axes show real and generated cells
+      separately, coloured by group; more than eight groups are also numbered. An embedding shows gross errors only.
+    - ``"mean_variance"``, ``"mean_dropout"``: variance, or fraction of zeros, of each gene against its mean count, and
+      medians over genes of similar mean. Cells on the dashed Poisson line lack the overdispersion of real cells.
+    - ``"library_size"``: quantiles of generated against real cells. The band holds 95 % of samples of real cells.
+    - ``"roc"``: classifiers of generated (positive) against real cells, with the range over five test folds.
+    - ``"gene_correlation"``: correlations of the genes with the largest variance in real cells, clustered. Blocks of
+      real cells that generated cells lack are gene programs that were not learned. Alone, the 40 genes are named.
+    - ``"dispersion"``: variance ratios along principal components with 95 % intervals, within labels if there are any.
+      Points whose interval excludes 1 and does not overlap that of other real cells are filled, and the worst are named
+      by their leading genes. With groups, a heat map of ratios (blue: too little variance) has dots for such points,
+      and faint colours for intervals that include 1; small groups are left out.
+    - ``"scores"``: scores by group. Colours place them between other real cells (light) and the worse negative control
+      (dark); grey scores do not distinguish the two. Brackets hold the number of compared cells.
 
     Parameters
     ----------
     groupby
         Column of ``obs`` of all cells.
     scores
-        Result of :func:`scdiffgen.metrics.evaluate`, whose classifiers and components are drawn. ``None`` computes the
+        Result of :func:`scdiffgen.metrics.evaluate`; the last three panels then need no cells. ``None`` computes the
         default scores with forests of 25 trees on at most 500 cells per group. Missing scores are shown as a dash.
+    panels
+        Panel or panels to draw; by default all.
+    max_cells
+        Maximum number of cells per side of an embedding.
     seed
         Random seed of all panels.
+    ax
+        Axes for a single panel, without groups; by default a new figure.
 
     Returns
     -------
-    The axes by name: ``"umap"``, ``"pca"``, ``"mean_variance"``, ``"mean_dropout"``, ``"library_size"``,
-    ``"roc"``, ``"correlation_real"``, ``"correlation_generated"``, ``"dispersion"``, ``"scores"``; with groups also
-    ``"umap_real"``, ``"umap_generated"``, ``"pca_real"``, ``"pca_generated"``, ``"dispersion_groups"``.
+    The axes by name: that of the panel; of ``"gene_correlation"``, ``"correlation_real"`` and
+    ``"correlation_generated"``; with groups also ``"umap_real"``, ``"umap_generated"`` and so on, and
+    ``"dispersion_groups"``.
+
+    Raises
+    ------
+    ValueError
+        If a panel is unknown, lacks the cells or scores that it needs, or has several axes although ``ax`` is given.
+    TypeError
+        If ``scores`` is not an `Evaluation`.
 
     Examples
     --------
     >>> axes = evaluation(adata[::2], adata[1::2], layer="counts")
+    >>> list(evaluation(adata[::2], adata[1::2], groupby="cell_type", panels="pca", layer="counts"))
+    ['pca', 'pca_real', 'pca_generated']
     """
-    if scores is None:
-        score = partial(metrics.evaluate, n_bootstrap=50, n_trees=25, max_cells=500, silent=True)
-        score = partial(score, layer=layer, gene_symbols=gene_symbols, n_jobs=n_jobs, seed=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", metrics.FewCellsWarning)  # shown in the figure
-            scores = score(real, generated, train, groupby)
-    if not isinstance(scores, metrics.Evaluation):
+    chosen = as_names(panels)
+    for name in chosen:
+        check_choice("panels", name, PANELS)
+    cells = real is not None and generated is not None
+    if needing := [name for name in chosen if not cells and (scores is None or name not in OF_SCORES)]:
+        raise ValueError(f"`panels` has {needing}, which need cells: pass `real` and `generated`.")
+    if scores is None and OF_SCORES & {*chosen}:
+        options = {"layer": layer, "gene_symbols": gene_symbols, "n_jobs": n_jobs, "seed": seed}
+        scores = _default_scores(real, generated, train, groupby, **options)
+    if not (scores is None or isinstance(scores, metrics.Evaluation)):
         raise TypeError("`scores` is not an `Evaluation`: pass the result of `metrics.evaluate`, not its `.frame`.")
-    relative_scores(scores.frame)  # raises before drawing if the scores cannot be drawn
-    places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
-    names = group_names(places["umap"])
-    ratios = of_enough_cells(scores.dispersion)
-    axes = _page(names, ratios, scores_inches(scores.frame))
-    for basis in BASES:
-        draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
-    correlations = gene_correlations(real, generated, n_genes=100, layer=layer)
-    draw_correlations([axes[name] for name in CORRELATIONS], correlations)
-    of_genes = evaluation_mean_variance, evaluation_mean_dropout, evaluation_library_size
-    for name, panel in zip(PANELS, of_genes, strict=True):
-        panel(real, generated, layer=layer, ax=axes[name], show=False)
-    if scores.folds:
-        draw_roc(axes["roc"], scores.folds)
-    else:
-        axes["roc"].set_title("no classifier in `scores`", fontsize=10)
-    draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], ratios)
-    evaluation_scores(scores, ax=axes["scores"], show=False)
-    axes["scores"].set_title(scores.sentences()[0], fontsize=10)
-    finish(list(axes.values()), "evaluation", show, save)
+    scores = metrics.Evaluation(pd.DataFrame()) if scores is None else scores
+    shown = Shown(real, generated, groupby, scores, layer, gene_symbols, max_cells, seed, len(chosen) == 1)
+    drawn: list[str] = [name for name in PANELS if name in chosen]
+    drawings = {name: DRAWINGS[name](shown) for name in drawn}  # raises before a figure is made
+    axes = _axes(drawings, shown.groups if {*BASES} & {*chosen} else [], ax)
+    for drawing in drawings.values():
+        drawing.draw([axes[name] for name in drawing.axes])
+    finish(list(axes.values()), f"evaluation_{drawn[0]}" if shown.alone else "evaluation", show, save)
     return axes
 
 
-def _page(names: Sequence[str], dispersion: pd.DataFrame, heatmap: tuple[float, float]) -> dict[str, Axes]:
-    """Create axes by name, and draw the legend of the groups."""
-    blocks = IN_GROUPS if names else ALONE
-    below = [dispersion_inches(dispersion), heatmap]
-    heights = [3.1 * len(rows) for rows in blocks] + [height for _, height in below]
-    width = max(3.3 * len(blocks[0][0]) + legend_inches(names), *(width for width, _ in below))
+def _default_scores(*cells: AnnData | str | None, **options: Any) -> metrics.Evaluation:
+    """Compute scores that are fast enough for a figure."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", metrics.FewCellsWarning)  # shown in the figure
+        return metrics.evaluate(*cells, n_bootstrap=50, n_trees=25, max_cells=500, silent=True, **options)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Cells and scores of a figure, and how to read them."""
+
+    real: AnnData
+    generated: AnnData
+    groupby: str | None
+    scores: metrics.Evaluation
+    layer: str | None
+    gene_symbols: str | None
+    max_cells: int
+    seed: int
+    alone: bool  # whether a single panel is drawn
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """List the groups of embedded cells; none without ``groupby``."""
+        if self.groupby is None:
+            return []
+        sides = ((self.real, "real"), (self.generated, "generated"))
+        return sorted({label for cells, name in sides for label in labels_of(cells, self.groupby, name)})
+
+    @cached_property
+    def genes(self) -> pd.DataFrame:
+        """Compute moments of the genes."""
+        return gene_summary(self.real, self.generated, layer=self.layer)
+
+
+class Drawing(NamedTuple):
+    """A panel that is ready to be drawn: names of its axes, how to draw them, and inches (of one axes if small)."""
+
+    axes: Sequence[str]
+    draw: Callable[[Sequence[Axes]], None]
+    width: float = 3.3
+    heights: Sequence[float] = (3.1,)
+
+
+def _axes(drawings: Mapping[str, Drawing], groups: Sequence[str], ax: Ax) -> dict[str, Axes]:
+    """Create axes by name: small panels in rows, then wide panels; and draw the legend of the groups."""
+    names = [name for drawing in drawings.values() for name in drawing.axes]
+    if ax is not None:
+        if len(names) > 1:
+            raise ValueError(f"`ax` is one panel, but there are {len(names)} to draw: choose one, or leave out `ax`.")
+        return {names[0]: ax}
+    wide = {name: drawings[name] for name in WIDE if name in drawings}
+    small = {name: drawing for name, drawing in drawings.items() if name not in wide}
+    n_columns = min(3 if groups else 4, sum(len(drawing.axes) for drawing in small.values()))
+    column_width, row_height = max(((d.width, sum(d.heights)) for d in small.values()), default=(0.0, 0.0))
+    embeddings = [name for name in small if name in BASES and groups]  # apart, beside their legend
+    blocks = embeddings, [name for name in small if name not in embeddings]
+    rows = [_rows([small[name] for name in block], n_columns) for block in blocks if block]
+    heights = [row_height * len(block) for block in rows] + [sum(d.heights) for d in wide.values()]
+    width = max([column_width * n_columns + legend_inches(groups), *(drawing.width for drawing in wide.values())])
     figure = plt.figure(figsize=(width, sum(heights)), layout="constrained")
-    *parts, wide, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
+    areas = list(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0])
     axes: dict[str, Axes] = {}
-    for part, rows in zip(parts, blocks, strict=True):
-        axes |= part.subplot_mosaic(rows)
-    if names:
-        add_legend(parts[0], names)
-    axes |= dict(zip(("dispersion", "dispersion_groups"), dispersion_axes(wide, dispersion), strict=False))
-    return axes | {"scores": last.subplots()}
+    for area, block in zip(areas, rows, strict=False):
+        axes |= area.subplot_mosaic(block)
+    if groups:
+        add_legend(areas[0], groups)
+    for area, drawing in zip(areas[len(rows) :], wide.values(), strict=True):
+        places = area.subplots(len(drawing.axes), sharex=True, squeeze=False, height_ratios=drawing.heights)
+        axes |= dict(zip(drawing.axes, places[:, 0], strict=True))
+    return axes
 
 
-@shared_docs
-def evaluation_embedding(
-    real: AnnData,
-    generated: AnnData,
-    groupby: str | None = None,
-    *,
-    basis: Literal["umap", "pca"] = "umap",
-    layer: str | None = None,
-    max_cells: int = 5000,
-    seed: int = 0,
-    ax: Ax = None,
-    show: Show = None,
-    save: Save = None,
-) -> list[Axes]:
-    """Draw real and generated cells in one UMAP, or on the first two principal components.
-
-    The first panel shows all cells in random order. With groups, two further panels show real and generated cells
-    separately, coloured by group; more than eight groups are also numbered. An embedding shows gross errors only; for
-    scores use :func:`scdiffgen.metrics.evaluate`.
-
-    Parameters
-    ----------
-    groupby
-        Column of ``obs`` of real and generated cells.
-    basis
-        ``"umap"`` or ``"pca"``.
-    seed
-        Random seed of the subsampling and of the UMAP.
-
-    Returns
-    -------
-    The axes: one for all cells, and with groups one for real and one for generated cells.
-
-    Examples
-    --------
-    >>> axes = evaluation_embedding(adata[::2], adata[1::2], "cell_type", basis="pca", layer="counts")
-    """
-    places = joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
-    names = group_names(places)
-    axes = panels(3 if names else 1, 3, EMBEDDING_INCHES, ax)
-    if names:
-        figure = figure_of(axes)
-        figure.set_size_inches(3 * EMBEDDING_INCHES[0] + legend_inches(names), EMBEDDING_INCHES[1])
-        add_legend(figure, names)
-    draw_embedding(axes, places, names)
-    return finish(axes, f"evaluation_{basis}", show, save)
+def _rows(drawings: Iterable[Drawing], n_columns: int) -> list[list[str]]:
+    """Fill rows with the axes of panels, each panel in one row; ``"."`` is an empty place."""
+    rows: list[list[str]] = [[]]
+    for drawing in drawings:
+        if len(rows[-1]) + len(drawing.axes) > n_columns:
+            rows.append([])
+        rows[-1].extend(drawing.axes)
+    return [row + ["."] * (n_columns - len(row)) for row in rows]
 
 
-def group_names(places: pd.DataFrame) -> list[str]:
-    """Return sorted groups of embedded cells; empty without groups."""
-    return sorted(places["group"].unique()) if "group" in places else []
+def _embedding(shown: Shown, basis: Basis) -> Drawing:
+    embed = partial(joint_embedding, basis=basis, layer=shown.layer, max_cells=shown.max_cells, seed=shown.seed)
+    places = embed(shown.real, shown.generated, shown.groupby)
+    names = [basis, f"{basis}_real", f"{basis}_generated"] if shown.groups else [basis]
+    return Drawing(names, lambda axes: draw_embedding(axes, places, shown.groups))
 
 
 def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[str]) -> None:
@@ -253,245 +289,13 @@ def _scatter(axis: Axes, places: pd.DataFrame, colours: Sequence[Colour]) -> Non
     axis.scatter(x, y, c=colours, s=size, alpha=0.8, linewidths=0, rasterized=True)
 
 
-@shared_docs
-def evaluation_mean_variance(
-    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
-) -> Axes:
-    """Draw the variance of each gene's counts against its mean, in real and generated cells.
-
-    Lines are medians over genes of similar mean. The dashed line is the Poisson distribution; generated cells on this
-    line lack the overdispersion of real cells.
-
-    Examples
-    --------
-    >>> axis = evaluation_mean_variance(adata[::2], adata[1::2], layer="counts")
-    """
-    axis = _draw_genes(gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
-    axis.set_yscale("log")
-    plain(axis, "mean count", "variance of the counts")
-    return finish(axis, "evaluation_mean_variance", show, save)
-
-
-@shared_docs
-def evaluation_mean_dropout(
-    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
-) -> Axes:
-    """Draw the dropout rate of each gene (fraction of zeros) against its mean count, in real and generated cells.
-
-    Lines are medians over genes of similar mean. The dashed line is the Poisson distribution.
-
-    Examples
-    --------
-    >>> axis = evaluation_mean_dropout(adata[::2], adata[1::2], layer="counts")
-    """
-    axis = _draw_genes(gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax)
-    plain(axis, "mean count", "fraction of cells without the gene")
-    return finish(axis, "evaluation_mean_dropout", show, save)
-
-
-def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
-    """Draw a statistic of genes over their mean; the logarithmic axis excludes undetected genes."""
-    (axis,) = panels(1, 1, INCHES, ax)
-    for source, colour in SOURCES.items():
-        side = genes[source].query("mean > 0")[["mean", statistic]]
-        n_bins = min(25, max(1, len(side) // 5))
-        medians = side.sort_values("mean").groupby(np.arange(len(side)) * n_bins // max(len(side), 1)).median()
-        axis.scatter(side["mean"], side[statistic], s=4, color=colour, alpha=0.35, linewidths=0, rasterized=True)
-        axis.plot(*medians.to_numpy().T, color=colour, linewidth=2, label=source, zorder=3)
-    means = genes.xs("mean", axis=1, level="statistic").to_numpy()
-    at = np.geomspace(means[means > 0].min(), means.max(), 200) if (means > 0).any() else np.ones(1)
-    axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
-    axis.set_xscale("log")
-    axis.legend(frameon=False, fontsize=8)
-    return axis
-
-
-@shared_docs
-def evaluation_library_size(
-    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
-) -> Axes:
-    """Draw a quantile-quantile plot of library sizes of generated against real cells.
-
-    Generated cells with the right library sizes lie on the diagonal. The band holds 95 % of the samples of as many
-    cells from the real population.
-
-    Examples
-    --------
-    >>> axis = evaluation_library_size(adata[::2], adata[1::2], layer="counts")
-    """
-    quantiles = library_size_quantiles(real, generated, layer=layer)
-    expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
-    (axis,) = panels(1, 1, INCHES, ax)
-    axis.fill_between(expected, low, high, color=BLUE, alpha=0.25, linewidth=0, label="real cells")
-    axis.plot(expected, expected, color=BLUE, linewidth=1)
-    axis.plot(expected, quantiles["generated"], "o", color=ORANGE, markersize=3.5, label="generated cells")
-    if (quantiles.drop(columns="share") > 0).to_numpy().all():
-        axis.set(xscale="log", yscale="log")
-        for side in (axis.xaxis, axis.yaxis):
-            number_ticks(side, LogLocator(subs=(1, 2, 5)))
-    plain(axis, "library size of real cells", "library size of generated cells")
-    axis.legend(frameon=False, fontsize=8)
-    return finish(axis, "evaluation_library_size", show, save)
-
-
-def number_ticks(axis: Axis, locator: Locator) -> None:
-    """Label a logarithmic axis with plain numbers."""
-    axis.set_major_locator(locator)
-    axis.set_major_formatter("{x:,g}")
-    axis.set_minor_locator(NullLocator())
-
-
-@shared_docs
-def evaluation_roc(scores: Evaluation, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
-    """Draw ROC curves of classifiers that distinguish generated from real cells.
-
-    A line is the mean over five test folds, and its band their range. Generated cells are positives: a curve on the
-    diagonal does not distinguish them from real cells, and a curve near the upper left corner does.
-
-    Parameters
-    ----------
-    scores
-        Result of :func:`scdiffgen.metrics.evaluate`.
-
-    Raises
-    ------
-    ValueError
-        If ``scores`` holds no classifier.
-
-    Examples
-    --------
-    >>> from scdiffgen.metrics import evaluate
-    >>> scores = evaluate(adata[::2], adata[1::2], layer="counts", n_trees=10, metrics="c2st_auc_forest_pcs")
-    >>> axis = evaluation_roc(scores)
-    """
-    if not scores.folds:
-        raise ValueError(f"`scores` holds no classifier: call `evaluate` with one or more of {list(CLASSIFIERS)}.")
-    (axis,) = panels(1, 1, INCHES, ax)
-    draw_roc(axis, scores.folds)
-    return finish(axis, "evaluation_roc", show, save)
-
-
-def draw_roc(axis: Axes, classifiers: Mapping[str, list[FoldScores]]) -> None:
-    """Draw ROC curves of classifiers by the name of the metric."""
-    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
-    for name, folds in classifiers.items():
-        curve = roc_of_folds(folds)
-        (colour, style), at, rates = STYLES[name], curve.false_positive, curve.true_positive
-        axis.fill_between(at, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-        label = f"{CLASSIFIERS[name][2]}: {curve.auc.mean():.2f}"
-        axis.plot(at, rates.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
-    axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    plain(axis, "false positive rate", "true positive rate")
-    legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")
-    legend.get_title().set_fontsize(8)
-
-
-@shared_docs
-def evaluation_scores(
-    scores: Evaluation | pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
-) -> Axes:
-    """Draw scores of generated cells as a heat map of groups (rows) and metrics (columns).
-
-    Numbers are scores. Colours place them between other real cells (the ceiling, light) and the worse negative control
-    (dark). A score is grey if the metric does not distinguish the negative control from real cells, often because there
-    are too few cells. Arrows show where a metric is best, and brackets the number of compared cells.
-
-    Parameters
-    ----------
-    scores
-        Result of :func:`scdiffgen.metrics.evaluate`, or its ``.frame``.
-
-    Raises
-    ------
-    ValueError
-        If ``scores`` lacks the real-versus-real ceiling, a negative control or intervals.
-
-    Examples
-    --------
-    >>> from scdiffgen.metrics import evaluate
-    >>> scores = evaluate(adata[::2], adata[1::2], layer="counts", metrics=["mmd", "gene_correlation"])
-    >>> axis = evaluation_scores(scores)
-    """
-    scores = scores.frame if isinstance(scores, Evaluation) else scores
-    relative = relative_scores(scores)
-    values = scores.xs("generated", level="source")[list(relative)]
-    (axis,) = panels(1, 1, scores_inches(scores), ax)
-    palette = colormaps["Oranges"].with_extremes(bad=NO_PLACE)
-    image = axis.imshow(relative, cmap=palette, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    for row, column in np.ndindex(values.shape):
-        score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > 0.75 else "black"
-        text = "–" if np.isnan(score) else f"{score:.{3 if abs(score) < 0.1 else 2}f}"
-        axis.text(column, row, text, color=colour, fontsize=6.5, ha="center", va="center")
-    axis.set_xticks(range(len(values.columns)), _metric_labels(scores), **SLANTED)
-    axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
-    axis.set_title("scores of generated cells", fontsize=10)
-    axis.set_xlabel("↓ lower, ↑ higher, → this value is best", fontsize=7)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    bar = colour_bar(image, axis, extend="max", aspect=12, shrink=min(1.0, 8 / len(values)))
-    bar.set_ticks([0, 1], labels=["other real\ncells", "negative\ncontrol"])
-    grey = Patch(color=NO_PLACE, label=GREY_MEANS)
-    bar.ax.legend(handles=[grey], loc="upper left", bbox_to_anchor=(-1, -0.15), fontsize=7, frameon=False)
-    return finish(axis, "evaluation_scores", show, save)
-
-
-def scores_inches(scores: pd.DataFrame) -> tuple[float, float]:
-    """Compute the size of the heat map with its labels."""
-    groups, names = _group_labels(scores), _metric_labels(scores)
-    width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
-    return width, 1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
-
-
-def _group_labels(scores: pd.DataFrame) -> list[str]:
-    """Label groups with the number of compared cells."""
-    return [f"{group} ({n:.0f})" for group, n in scores["n"].xs("generated", level="source").items()]
-
-
-def _metric_labels(scores: pd.DataFrame) -> list[str]:
-    """Label metrics with the direction in which they are best."""
-    best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
-    arrows = [{"lower": "↓", "higher": "↑"}.get(scores.attrs["direction"][name], f"→ {best[name]}") for name in best]
-    return [f"{name} {arrow}" for name, arrow in zip(best, arrows, strict=True)]
-
-
-@shared_docs
-def evaluation_gene_correlation(
-    real: AnnData,
-    generated: AnnData,
-    n_genes: int = 40,
-    *,
-    gene_symbols: str | None = None,
-    layer: str | None = None,
-    show: Show = None,
-    save: Save = None,
-) -> list[Axes]:
-    """Draw gene-gene correlations in real cells beside those in generated cells.
-
-    Genes are those with the largest variance of log-normalised expression in real cells, ordered by hierarchical
-    clustering of their correlations in real cells. Blocks on the left that are absent on the right are gene programs
-    that were not learned.
-
-    Parameters
-    ----------
-    n_genes
-        Number of genes; at most 40 are named.
-    gene_symbols
-        Column of ``real.var`` with gene symbols, as in scanpy; by default ``.var_names``.
-
-    Returns
-    -------
-    The axes of the real and of the generated cells.
-
-    Examples
-    --------
-    >>> axes = evaluation_gene_correlation(adata[::2], adata[1::2], layer="counts")
-    """
-    correlations = gene_correlations(real, generated, n_genes, layer=layer)
-    axes = panels(2, 2, (5.1, 5.1))
-    symbols = pd.Series(symbols_of(real, gene_symbols, "real"), index=real.var_names)
-    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= 40 else None
-    draw_correlations(axes, correlations, names)
-    return finish(axes, "evaluation_gene_correlation", show, save)
+def _gene_correlation(shown: Shown) -> Drawing:
+    n_genes, inches = (40, 5.1) if shown.alone else (100, 3.3)
+    correlations = gene_correlations(shown.real, shown.generated, n_genes, layer=shown.layer)
+    symbols = pd.Series(symbols_of(shown.real, shown.gene_symbols, "real"), shown.real.var_names)
+    names = symbols[correlations[0].index].tolist() if shown.alone else None
+    axes = ["correlation_real", "correlation_generated"]
+    return Drawing(axes, lambda axes: draw_correlations(axes, correlations, names), inches, [inches])
 
 
 def draw_correlations(axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Names = None) -> None:
@@ -523,75 +327,109 @@ def _leaf_order(correlations: np.ndarray) -> np.ndarray:
     return leaves_list(linkage(distance, "average", optimal_ordering=True))
 
 
-@shared_docs
-def evaluation_dispersion(
-    dispersion: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
-) -> list[Axes]:
-    """Draw variance ratios of generated to real cells along principal components.
+def _mean_variance(shown: Shown) -> Drawing:
+    genes = shown.genes
 
-    The upper panel shows ratios with 95 % intervals, within labels if there are labels. A point is filled if its
-    interval excludes 1 and does not overlap the grey interval of other real cells (the ceiling). The worst components
-    are named by their leading genes. The lower panel shows groups: blue is too little variance, red too much, faint an
-    interval that includes 1; dots mark components that would be filled points. Small groups are left out.
+    def draw(axes: Sequence[Axes]) -> None:
+        draw_genes(axes[0], genes, "variance", lambda mean: mean)
+        axes[0].set_yscale("log")
+        plain(axes[0], "mean count", "variance of the counts")
 
-    Parameters
-    ----------
-    dispersion
-        Result of :func:`scdiffgen.metrics.dispersion` or :meth:`scdiffgen.model.TokenDiffusion.evaluate_held_out`.
-    ax
-        Axes for the upper panel; by default a new figure, with the groups below if there are any.
+    return Drawing(["mean_variance"], draw)
 
-    Returns
-    -------
-    The axes of the components, and of the groups if they are drawn.
 
-    Raises
-    ------
-    ValueError
-        If ``dispersion`` is not such a table, or has no intervals.
+def _mean_dropout(shown: Shown) -> Drawing:
+    genes = shown.genes
 
-    Examples
-    --------
-    >>> from scdiffgen.metrics import dispersion
-    >>> axes = evaluation_dispersion(dispersion(adata[::2], adata[1::2], layer="counts"))
-    """
-    if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
-        raise ValueError("`dispersion` lacks the index or columns of `metrics.dispersion`: pass its result unchanged.")
-    table = of_enough_cells(dispersion)
-    if table["low"].isna().all():
+    def draw(axes: Sequence[Axes]) -> None:
+        draw_genes(axes[0], genes, "zero_fraction", lambda mean: np.exp(-mean))
+        plain(axes[0], "mean count", "fraction of cells without the gene")
+
+    return Drawing(["mean_dropout"], draw)
+
+
+def draw_genes(axis: Axes, genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray]) -> None:
+    """Draw a statistic of genes over their mean; the logarithmic axis excludes undetected genes."""
+    for source, colour in SOURCES.items():
+        side = genes[source].query("mean > 0")[["mean", statistic]]
+        n_bins = min(25, max(1, len(side) // 5))
+        medians = side.sort_values("mean").groupby(np.arange(len(side)) * n_bins // max(len(side), 1)).median()
+        axis.scatter(side["mean"], side[statistic], s=4, color=colour, alpha=0.35, linewidths=0, rasterized=True)
+        axis.plot(*medians.to_numpy().T, color=colour, linewidth=2, label=source, zorder=3)
+    means = genes.xs("mean", axis=1, level="statistic").to_numpy()
+    at = np.geomspace(means[means > 0].min(), means.max(), 200) if (means > 0).any() else np.ones(1)
+    axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
+    axis.set_xscale("log")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def _library_size(shown: Shown) -> Drawing:
+    quantiles = library_size_quantiles(shown.real, shown.generated, layer=shown.layer)
+    return Drawing(["library_size"], lambda axes: draw_library_sizes(axes[0], quantiles))
+
+
+def draw_library_sizes(axis: Axes, quantiles: pd.DataFrame) -> None:
+    """Draw quantiles of generated against real cells, with the band of samples of real cells."""
+    expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
+    axis.fill_between(expected, low, high, color=BLUE, alpha=0.25, linewidth=0, label="real cells")
+    axis.plot(expected, expected, color=BLUE, linewidth=1)
+    axis.plot(expected, quantiles["generated"], "o", color=ORANGE, markersize=3.5, label="generated cells")
+    if (quantiles.drop(columns="share") > 0).to_numpy().all():
+        axis.set(xscale="log", yscale="log")
+        for side in (axis.xaxis, axis.yaxis):
+            number_ticks(side, LogLocator(subs=(1, 2, 5)))
+    plain(axis, "library size of real cells", "library size of generated cells")
+    axis.legend(frameon=False, fontsize=8)
+
+
+def number_ticks(axis: Axis, locator: Locator) -> None:
+    """Label a logarithmic axis with plain numbers."""
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:,g}")
+    axis.set_minor_locator(NullLocator())
+
+
+def _roc(shown: Shown) -> Drawing:
+    if not shown.scores.folds and shown.alone:
+        raise ValueError(f"`scores` holds no classifier: call `evaluate` with one or more of {list(CLASSIFIERS)}.")
+    return Drawing(["roc"], lambda axes: draw_roc(axes[0], shown.scores.folds))
+
+
+def draw_roc(axis: Axes, classifiers: Mapping[str, list[FoldScores]]) -> None:
+    """Draw ROC curves of classifiers by the name of the metric."""
+    if not classifiers:
+        axis.set_title("no classifier in `scores`", fontsize=10)
+        return
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    for name, folds in classifiers.items():
+        curve = roc_of_folds(folds)
+        (colour, style), at, rates = STYLES[name], curve.false_positive, curve.true_positive
+        axis.fill_between(at, rates.min(axis=0), rates.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        label = f"{CLASSIFIERS[name][2]}: {curve.auc.mean():.2f}"
+        axis.plot(at, rates.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
+    axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    plain(axis, "false positive rate", "true positive rate")
+    legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")
+    legend.get_title().set_fontsize(8)
+
+
+def _dispersion(shown: Shown) -> Drawing:
+    table = shown.scores.dispersion
+    if table is None or table["low"].isna().all():
         raise ValueError(
-            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1 and at least ten "
-            "cells per side."
+            "`scores` has no intervals of variance ratios: call `evaluate` with `n_bootstrap` above 1, the source "
+            "'other_real', and at least ten cells per side."
         )
-    axes = [ax] if ax else dispersion_axes(plt.figure(figsize=dispersion_inches(table), layout="constrained"), table)
-    draw_dispersion(axes, table)
-    return finish(axes, "evaluation_dispersion", show, save)
+    enough = table[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
+    table = table[enough | (table.index.get_level_values("group") == OVERALL)]
+    groups = [str(group) for group in table.index.unique("group") if group != WITHIN]
+    names = ["dispersion", "dispersion_groups"] if len(groups) > 1 else ["dispersion"]
+    heights = [3.0, 0.3 + 0.19 * len(groups)][: len(names)]
+    width = 3.5 + 0.26 * min(len(table.index.unique("component")), 60)
+    return Drawing(names, lambda axes: draw_dispersion(axes, table, groups), width, heights)
 
 
-def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
-    """Select rows over all cells, and rows of groups with intervals."""
-    enough = dispersion[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
-    return dispersion[enough | (dispersion.index.get_level_values("group") == "overall")]
-
-
-def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
-    """Return the size of a separate figure."""
-    return 3.5 + 0.26 * min(len(table.index.unique("component")), 60), sum(_heights(table))
-
-
-def _heights(table: pd.DataFrame) -> list[float]:
-    """Return the heights of the component panel, and of the group panel if there are groups."""
-    n_rows = len(_rows(table))
-    return [3.0, 0.3 + 0.19 * n_rows] if n_rows else [3.0]
-
-
-def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
-    """Create axes of the components, and of the groups if there are any."""
-    heights = _heights(table)
-    return list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
-
-
-def draw_dispersion(axes: Sequence[Axes], table: pd.DataFrame) -> None:
+def draw_dispersion(axes: Sequence[Axes], table: pd.DataFrame, groups: Sequence[str]) -> None:
     """Draw the components, and the groups if there are axes for them."""
     known = table.index.unique("group")
     group = next(name for name in ("within", "overall", *known) if name in known)
@@ -601,15 +439,9 @@ def draw_dispersion(axes: Sequence[Axes], table: pd.DataFrame) -> None:
     axes[-1].set_xlim(-0.6, len(at) - 0.4)
     if len(axes) > 1:
         axes[0].tick_params(axis="x", labelbottom=False)
-        _draw_groups(axes[1], table, _rows(table))
+        _draw_groups(axes[1], table, groups)
     plain(axes[-1], "principal component", axes[-1].get_ylabel())
     axes[-1].tick_params(axis="x", labelsize=7)
-
-
-def _rows(table: pd.DataFrame) -> list[str]:
-    """List the groups of the lower panel: none, or all cells and the labels."""
-    known = [str(group) for group in table.index.unique("group") if group != "within"]
-    return known if len(known) > 1 else []
 
 
 def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
@@ -652,3 +484,64 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     axis.spines[:].set_visible(False)
     bar = colour_bar(ScalarMappable(norm, DIVERGING), axis, extend="both", aspect=8, shrink=1.0)
     number_ticks(bar.ax.yaxis, FixedLocator([1 / WIDEST, 1, WIDEST]))
+
+
+def _scores(shown: Shown) -> Drawing:
+    frame = shown.scores.frame
+    relative_scores(frame)  # raises if the scores cannot be drawn
+    title = "scores of generated cells" if shown.alone else shown.scores.sentences()[0]
+    return Drawing(["scores"], lambda axes: draw_scores(axes[0], frame, title), *_scores_inches(frame))
+
+
+def draw_scores(axis: Axes, scores: pd.DataFrame, title: str) -> None:
+    """Draw a heat map of groups (rows) and metrics (columns), with the scores as numbers."""
+    relative = relative_scores(scores)
+    values = scores.xs("generated", level="source")[list(relative)]
+    palette = colormaps["Oranges"].with_extremes(bad=NO_PLACE)
+    image = axis.imshow(relative, cmap=palette, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for row, column in np.ndindex(values.shape):
+        score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > 0.75 else "black"
+        text = "–" if np.isnan(score) else f"{score:.{3 if abs(score) < 0.1 else 2}f}"
+        axis.text(column, row, text, color=colour, fontsize=6.5, ha="center", va="center")
+    axis.set_xticks(range(len(values.columns)), _metric_labels(scores), **SLANTED)
+    axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
+    axis.set_title(title, fontsize=10)
+    axis.set_xlabel("↓ lower, ↑ higher, → this value is best", fontsize=7)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    bar = colour_bar(image, axis, extend="max", aspect=12, shrink=min(1.0, 8 / len(values)))
+    bar.set_ticks([0, 1], labels=["other real\ncells", "negative\ncontrol"])
+    grey = Patch(color=NO_PLACE, label=GREY_MEANS)
+    bar.ax.legend(handles=[grey], loc="upper left", bbox_to_anchor=(-1, -0.15), fontsize=7, frameon=False)
+
+
+def _scores_inches(scores: pd.DataFrame) -> tuple[float, list[float]]:
+    """Compute the size of the heat map with its labels."""
+    groups, names = _group_labels(scores), _metric_labels(scores)
+    width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
+    return width, [1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))]
+
+
+def _group_labels(scores: pd.DataFrame) -> list[str]:
+    """Label groups with the number of compared cells."""
+    return [f"{group} ({n:.0f})" for group, n in scores["n"].xs("generated", level="source").items()]
+
+
+def _metric_labels(scores: pd.DataFrame) -> list[str]:
+    """Label metrics with the direction in which they are best."""
+    best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
+    arrows = [{"lower": "↓", "higher": "↑"}.get(scores.attrs["direction"][name], f"→ {best[name]}") for name in best]
+    return [f"{name} {arrow}" for name, arrow in zip(best, arrows, strict=True)]
+
+
+DRAWINGS: Mapping[str, Callable[[Shown], Drawing]] = {
+    "umap": partial(_embedding, basis="umap"),
+    "pca": partial(_embedding, basis="pca"),
+    "gene_correlation": _gene_correlation,
+    "mean_variance": _mean_variance,
+    "mean_dropout": _mean_dropout,
+    "library_size": _library_size,
+    "roc": _roc,
+    "dispersion": _dispersion,
+    "scores": _scores,
+}

@@ -86,7 +86,7 @@ COLUMNS = "stratum mean_counts effect power low high n_genes false_discoveries t
 
 
 @shared_docs
-def power(
+def power_analysis(
     model: TokenDiffusion,
     effect: Sequence[float] = (-1.0, -0.5, 0.5, 1.0),
     *,
@@ -144,11 +144,11 @@ def power(
 
     Examples
     --------
-    >>> table = power(model, [1.0], n_donors=[3], n_cells=[10], n_replicates=1, experiment={"n_steps": 4})
+    >>> table = power_analysis(model, [1.0], n_donors=[3], n_cells=[10], n_replicates=1, experiment={"n_steps": 4})
     >>> table["stratum"].tolist()
     ['all', 'low', 'middle', 'high']
     """
-    given = dict.fromkeys(("model", "log2_fold_change", *DESIGN, "seed"), "It is an argument of `power`.")
+    given = dict.fromkeys(("model", "log2_fold_change", *DESIGN, "seed"), "It is an argument of `power_analysis`.")
     check_names("simulate_experiment", experiment or {}, inspect.signature(simulate_experiment).parameters, given)
     effect, n_donors, n_cells = (np.atleast_1d(values).tolist() for values in (effect, n_donors, n_cells))
     for name, values in {"n_donors": n_donors, "n_cells": n_cells}.items():
