@@ -309,7 +309,8 @@ def dispersion(real: AnnData) -> pd.DataFrame:
     """Ratios of cells without the programme of every other gene."""
     without = simulate(360, 3)
     without.X = sparse.csr_matrix(metrics.baselines.null_poisson(without, without.obs["kind"], without.obs["kind"]))
-    return metrics.dispersion(simulate(360, 4), without, simulate(360, 5), "kind", n_pcs=6)
+    how = {"metrics": "mean_distance", "n_pcs": 6, "n_bootstrap": 200, "silent": True}
+    return metrics.evaluate(simulate(360, 4), without, simulate(360, 5), "kind", **how).dispersion
 
 
 def draw(dispersion: pd.DataFrame) -> list[Axes]:

@@ -40,7 +40,7 @@ Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparis
 Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
 SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
 CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
-OVERALL = "overall"
+OVERALL, WITHIN = "overall", "within"  # rows over all cells: as they are, and as deviations from label means
 
 
 class Cells(NamedTuple):
@@ -230,7 +230,6 @@ METRICS: dict[str, Metric] = {
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
-EVALUATION_METRICS = tuple(METRICS)
 HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # defaults of `evaluate`
 ALL = "all"
 
@@ -305,50 +304,91 @@ def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1
     return scores
 
 
-class Prepared(NamedTuple):
-    """Cells by source and of the ``"reference"``, in one space."""
+@dataclass(frozen=True)
+class Comparison:
+    """Cells of all sources and of the ``"reference"``, embedded once in one space and split by groups."""
 
     space: ExpressionSpace
     fitted: Cells  # cells on which the space is fitted
     fitted_on: str
-    cells: dict[str, Cells]
+    cells: Mapping[str, Cells]
+    settings: Settings
+    groupby: str | None = None
     names: pd.Index | None = None  # displayed names of the genes of the space
 
+    @classmethod
+    def of(
+        cls,
+        real: CountsLike,
+        generated: CountsLike,
+        train: CountsLike | None,
+        groupby: str | None,
+        settings: Settings,
+        *,
+        other_real: CountsLike | None = None,
+        sources: Sequence[Source] = (),
+    ) -> Comparison:
+        """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
+        seed, labels = settings.seed, _groups(real, groupby, "real")
+        half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
+        fitted_on, source = ("real", real) if train is None else ("train", train)
+        names = _shown_names(source, settings.gene_symbols, fitted_on)
+        space = settings.space(real[half] if train is None else train, fitted_on)
 
-def prepare(
-    real: CountsLike,
-    generated: CountsLike,
-    train: CountsLike | None,
-    groupby: str | None,
-    settings: Settings,
-    *,
-    other_real: CountsLike | None = None,
-    sources: Sequence[Source] = (),
-) -> Prepared:
-    """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
-    seed, labels = settings.seed, _groups(real, groupby, "real")
-    half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
-    fitted_on, source = ("real", real) if train is None else ("train", train)
-    names = _shown_names(source, settings.gene_symbols, fitted_on)
-    space = settings.space(real[half] if train is None else train, fitted_on)
+        def sample(counts: CountsLike, name: str) -> Cells:
+            return Cells.of(space, counts, name, _groups(counts, groupby, name))
 
-    def sample(counts: CountsLike, name: str) -> Cells:
-        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+        whole = sample(real, "real")
+        fitted = whole.take(half) if train is None else sample(train, "train")
+        if train is not None:
+            _warn_of_training_cells(whole.counts, fitted.counts)
+        if other_real is None:
+            first, second = split_halves(labels[rest], seed=seed + 1)
+            cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
+        else:
+            cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
+        cells["generated"], other = sample(generated, "generated"), cells["other_real"]
+        drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
+        for name in (name for name in sources if name in CONTROLS):
+            cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+        return cls(space, fitted, fitted_on, cells, settings, groupby, names)
 
-    whole = sample(real, "real")
-    fitted = whole.take(half) if train is None else sample(train, "train")
-    if train is not None:
-        _warn_of_training_cells(whole.counts, fitted.counts)
-    if other_real is None:
-        first, second = split_halves(labels[rest], seed=seed + 1)
-        cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
-    else:
-        cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
-    cells["generated"], other = sample(generated, "generated"), cells["other_real"]
-    drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
-    for name in (name for name in sources if name in CONTROLS):
-        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
-    return Prepared(space, fitted, fitted_on, cells, names)
+    @property
+    def groups(self) -> list[str]:
+        """List the group of all cells, then each label."""
+        known = np.unique(np.concatenate([side.labels for side in self.cells.values()]).astype(str))
+        return [OVERALL, *(label for label in known if label != OVERALL)]
+
+    def pairs(self, sources: Sequence[str]) -> Iterator[tuple[Key, Pair]]:
+        """Pair the reference cells of each group with equally many cells of each source, or with none."""
+        settings = self.settings
+        for g, group in enumerate(self.groups):
+            members = {
+                source: np.flatnonzero((group == OVERALL) | (side.labels == group))
+                for source, side in self.cells.items()
+            }
+            reference = members.pop("reference")
+            n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
+            for source in sources:
+                rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
+                n_drawn = min(n, len(rows))
+                x = self.cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
+                y = self.cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
+                pair = settings.pair(x, y, n_drawn, seeds)
+                yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
+
+    def grouped_pairs(self, sources: Sequence[str]) -> dict[str, dict[str, Pair]]:
+        """Return pairs by group and source: all cells, all cells for statistics within labels, and each label."""
+        if any(WITHIN in side.labels for side in self.cells.values()):
+            raise ValueError(
+                f"obs[{self.groupby!r}] has a group {WITHIN!r}, the name of the rows within labels. Rename it."
+            )
+        parts: dict[str, dict[str, Pair]] = {}
+        for key, pair in self.pairs(sources):
+            is_all = self.groupby is not None and key["group"] == OVERALL
+            for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
+                parts.setdefault(group, {})[key["source"]] = pair
+        return parts
 
 
 def _warn_of_training_cells(real: Matrix, train: Matrix) -> None:
@@ -377,26 +417,3 @@ def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
     if OVERALL in labels:
         raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
     return labels
-
-
-def group_names(cells: Mapping[str, Cells]) -> list[str]:
-    """List the group of all cells, then each label."""
-    known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
-    return [OVERALL, *(label for label in known if label != OVERALL)]
-
-
-def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
-    """Pair the reference cells of each group with equally many cells of each source, or with none."""
-    for g, group in enumerate(group_names(cells)):
-        members = {
-            source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
-        }
-        reference = members.pop("reference")
-        n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
-        for source in asked:
-            rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
-            n_drawn = min(n, len(rows))
-            x = cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
-            y = cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
-            pair = settings.pair(x, y, n_drawn, seeds)
-            yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 
@@ -23,22 +23,20 @@ from ._comparison import (
     OF_TRAIN,
     OVERALL,
     SOURCES,
+    WITHIN,
     Cells,
+    Comparison,
     Key,
     Pair,
-    Prepared,
     Settings,
     Source,
     choose,
     compare,
-    group_names,
-    pairs,
-    prepare,
 )
 from ._distances import compare_novelty, nearest_distances
 from ._input import FEWEST_CELLS, CountsLike
 from ._response import label_contrasts
-from ._spread import WITHIN, disperse
+from ._spread import disperse
 
 ALIKE, BETWEEN, CONTROL = "like other real cells", "between", "like the negative control"
 OTHER = "unlike other real cells"  # without a negative control that the metric distinguishes
@@ -87,9 +85,9 @@ def evaluate(
     groupby
         Column of ``obs`` of all cells: one row per group, and the label of `label_accuracy`; by default no groups.
     metrics
-        Metric or metrics of ``EVALUATION_METRICS``, or ``"all"`` (``"wasserstein"`` only if POT is installed). The
-        default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"mean_distance"``,
-        ``"gene_correlation"``, and with ``train`` ``"novelty"``. The user guide describes what each metric detects.
+        Metric or metrics, or ``"all"`` (``"wasserstein"`` only if POT is installed); the user guide lists them and
+        describes what each detects. The default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``,
+        ``"mean_distance"``, ``"gene_correlation"``, and with ``train`` ``"novelty"``.
     sources
         Source or sources to compute.
     n_bootstrap
@@ -139,23 +137,13 @@ def evaluate(
     chosen = choose(HEADLINES if metrics is None else metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
     settings = Settings(layer, n_pcs, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols)
-    prepared = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
-    return evaluated(
-        prepared, groupby, [name for name in chosen if name not in absent], sources, settings, silent=silent
-    )
+    comparison = Comparison.of(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
+    return evaluated(comparison, [name for name in chosen if name not in absent], sources, silent=silent)
 
 
-def evaluated(
-    prepared: Prepared,
-    groupby: str | None,
-    metrics: Sequence[str],
-    sources: Sequence[str],
-    settings: Settings,
-    *,
-    silent: bool,
-) -> Evaluation:
+def evaluated(comparison: Comparison, metrics: Sequence[str], sources: Sequence[str], *, silent: bool) -> Evaluation:
     """Compute scores, variances along components if there are verdicts, and classifiers over all cells."""
-    space, fitted, fitted_on, cells, _ = prepared
+    settings, fitted, cells = comparison.settings, comparison.fitted, comparison.cells
     if "label_accuracy" in metrics:
         cells = _with_hits(cells, fitted, settings.seed)
     if OF_TRAIN & set(metrics):
@@ -164,13 +152,14 @@ def evaluated(
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     if "label_fold_change_slope" in metrics:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
-    settings = settings._replace(genes=space.most_variable_genes(200))
+    settings = settings._replace(genes=comparison.space.most_variable_genes(200))
+    scored = replace(comparison, cells=cells, settings=settings)
     asked = [source for source in SOURCES if source in sources]
     chosen, folds = {name: METRICS[name] for name in metrics}, {}
 
-    def scored() -> Iterator[tuple[Key, Pair]]:
-        n_pairs, console = len(asked) * len(group_names(cells)), Console(stderr=True)
-        every = pairs(cells, asked, settings)
+    def pairs() -> Iterator[tuple[Key, Pair]]:
+        n_pairs, console = len(asked) * len(scored.groups), Console(stderr=True)
+        every = scored.pairs(asked)
         for key, pair in every if silent else track(every, "Scoring", n_pairs, console=console):
             yield key, pair
             if (key["group"], key["source"]) == (OVERALL, "generated"):
@@ -179,12 +168,12 @@ def evaluated(
     def in_words(key: Key) -> tuple[str, str]:
         return key["source"], f"{key['group']}, {key['n']} cells"
 
-    scores = compare(scored(), chosen, ["group", "source", "n"], space, settings, in_words)
+    scores = compare(pairs(), chosen, ["group", "source", "n"], comparison.space, settings, in_words)
     scores = scores.set_index(["group", "source"])
-    scores.attrs["settings"] |= {"fitted_on": fitted_on, "n_bootstrap": settings.n_bootstrap}
+    scores.attrs["settings"] |= {"fitted_on": comparison.fitted_on, "n_bootstrap": settings.n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     frame = with_verdicts(scores)
-    return Evaluation(frame, disperse(prepared, groupby, settings) if "verdict" in frame.attrs else None, folds)
+    return Evaluation(frame, disperse(comparison) if "verdict" in frame.attrs else None, folds)
 
 
 def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str, Cells]:
@@ -205,7 +194,14 @@ class Evaluation:
     frame
         Scores, one row per group and source.
     dispersion
-        Variance ratios along principal components, as :func:`dispersion` returns them; ``None`` without intervals.
+        Variances along the principal components of log expression in ``train``; ``None`` without intervals. One row per
+        group and component: groups ``"overall"``, ``"within"`` (pooled variance of deviations from the label means,
+        such as the variation by cell cycle) and each label. Columns: ``ratio``, the variance of generated over that of
+        real cells, and its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``,
+        those of other real cells; ``apart``, whether the interval lies on one side of 1 and of the interval of other
+        real cells; ``share`` of the variance of all genes on the component, in real cells of the group; ``genes``, the
+        three genes with the largest weights; ``n``, the number of compared cells per side. Ratios are NaN in groups of
+        fewer than ten cells.
     folds
         Out-of-fold scores of the classifiers over all cells, by the name of the metric; `pl.evaluation` draws them.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -13,12 +14,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import did_you_mean, listed, warn_user
+from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics.baselines import null_shuffled
 
-from ._comparison import CONFIDENCE, OVERALL, Cells, Pair, Prepared, Settings, pairs, prepare
-from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix
+from ._comparison import CONFIDENCE, WITHIN, Cells, Comparison, Pair, Settings
+from ._input import FEWEST_CELLS, Matrix
 from ._resampling import Weights, unit_weights
 
 RATIOS = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
@@ -28,75 +29,11 @@ PROGRAM_SOURCES = ("generated", "other_real", "null_shuffled")
 OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
 Programs = Mapping[str, Sequence[str]]
 
-WITHIN = "within"
 
-
-@shared_docs
-def dispersion(
-    real: CountsLike,
-    generated: CountsLike,
-    train: CountsLike | None = None,
-    groupby: str | None = None,
-    *,
-    other_real: CountsLike | None = None,
-    layer: str | None = None,
-    gene_symbols: str | None = None,
-    n_pcs: int = 30,
-    max_cells: int = 2000,
-    n_bootstrap: int = 200,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Compare the variance of generated and held-out real cells along principal components.
-
-    Cells are compared as in `evaluate`: equally many generated and real cells, beside other real cells (the
-    real-versus-real ceiling), along principal components of log expression fitted on ``train``. Within labels, the
-    variance is the pooled variance of deviations from the label means, such as the variation by cell cycle.
-
-    Parameters
-    ----------
-    {within}
-    {draws}
-
-    Returns
-    -------
-    One row per group and component, with index ``(group, component)``: groups ``"overall"``, ``"within"`` and each
-    label, components ``"PC1"`` and so on. Columns: ``ratio``, the variance of generated over that of real cells, and
-    its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``, the ratio and interval
-    of other real cells; ``apart``, whether the interval of generated cells lies on one side of 1 and of the interval of
-    other real cells; ``share`` of the variance of all genes on the component, in real cells of the group; ``genes``,
-    the three genes with the largest weights; ``n``, the number of compared cells per side.
-
-    Raises
-    ------
-    ValueError
-        If a label is called ``"overall"`` or ``"within"``.
-
-    Warns
-    -----
-    FewCellsWarning
-        If a group has fewer than ten cells on a side; its ratios are NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> programme = np.exp(rng.normal(size=(400, 1)) * (np.arange(20) < 5))
-    >>> table = dispersion(rng.poisson(3 * programme), rng.poisson(3.0, size=(400, 20)), n_pcs=2)
-    >>> table["apart"].tolist()
-    [True, False]
-    """
-    settings = Settings(layer, n_pcs, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
-    table = disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
-    few = table.index.unique("group")[(table["n"] < FEWEST_CELLS).groupby("group", sort=False).any()]
-    if len(few):
-        warn_user(f"NaN because of fewer than {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
-    return table
-
-
-def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
-    """Compute the table of `dispersion`."""
-    genes = _leading_genes(prepared)
-    parts = grouped_pairs(prepared.cells, groupby, list(RATIOS), settings)
+def disperse(comparison: Comparison) -> pd.DataFrame:
+    """Tabulate variance ratios along principal components, see `Evaluation`."""
+    genes = _leading_genes(comparison)
+    parts = comparison.grouped_pairs(list(RATIOS))
     tables = {group: _dispersion_table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     return pd.concat(tables, names=["group", "component"])
 
@@ -118,9 +55,9 @@ def _dispersion_table(sides: Mapping[str, Pair], genes: list[str], *, within: bo
     return table.assign(share=share, genes=genes, n=min(len(pair.real.pcs) for pair in sides.values()))
 
 
-def _leading_genes(prepared: Prepared) -> list[str]:
+def _leading_genes(comparison: Comparison) -> list[str]:
     """Name the three genes with the largest weights on each component; positions if genes have no names."""
-    space, names = prepared.space, prepared.names
+    space, names = comparison.space, comparison.names
     names = np.arange(space.n_genes) if names is None else np.asarray(names)
     order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :3]
     return [", ".join(str(name) for name in names[top]) for top in order]
@@ -158,9 +95,8 @@ def gene_programs(
     deviation of scores, and ``"correlation"`` of the scores of two programs (``"G2M, S"``). Columns: the values in
     ``real``, ``generated`` and ``other_real`` cells and in the negative control ``null_shuffled``; ``off``, the ratio
     of spreads or the difference of correlations of generated against real cells, with 95 % interval ``low``, ``high``;
-    ``other_off``, ``other_low``, ``other_high``, the comparison of other real cells; ``apart``, whether the interval of
-    generated cells lies on one side of the best value and of the interval of other real cells; ``n``, the number of
-    compared cells per side; ``n_genes`` of the program in the data. Values are NaN with fewer than ten cells.
+    ``apart``, whether this interval lies on one side of the best value and of the interval of other real cells; ``n``,
+    the number of compared cells per side. Values are NaN with fewer than ten cells.
 
     Raises
     ------
@@ -172,31 +108,28 @@ def gene_programs(
     >>> from scdiffgen.datasets import pbmc68k
     >>> cells = pbmc68k()
     >>> table = gene_programs(cells[::2], cells[1::2], {"B": ["CD79A", "CD79B"]}, layer="counts")
-    >>> table["n_genes"].tolist()
-    [2]
+    >>> table["apart"].tolist()
+    [False]
     """
     settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed, gene_symbols=gene_symbols)
-    return programs_of(
-        prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, programs, settings
-    )
+    comparison = Comparison.of(real, generated, train, groupby, settings, other_real=other_real)
+    return programs_of(comparison, programs)
 
 
-def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, settings: Settings) -> pd.DataFrame:
+def programs_of(comparison: Comparison, programs: Programs) -> pd.DataFrame:
     """Compute the table of `gene_programs`."""
-    weights = program_weights(prepared.fitted.counts, prepared.names, programs)
-    other = prepared.cells["other_real"]
-    drawn = prepared.cells["reference"].labels
+    weights = program_weights(comparison.fitted.counts, comparison.names, programs)
+    other = comparison.cells["other_real"]
+    drawn = comparison.cells["reference"].labels
     drawn = drawn[np.isin(drawn, other.labels)]
-    control = null_shuffled(other.counts, other.labels, drawn, seed=settings.seed)
-    sides = {name: (side.counts, side.labels) for name, side in prepared.cells.items()} | {
+    control = null_shuffled(other.counts, other.labels, drawn, seed=comparison.settings.seed)
+    sides = {name: (side.counts, side.labels) for name, side in comparison.cells.items()} | {
         PROGRAM_SOURCES[2]: (control, drawn)
     }
     scored = {name: Cells(log_normalise(counts) @ weights, labels=labels) for name, (counts, labels) in sides.items()}
-    groups = grouped_pairs(scored, groupby, PROGRAM_SOURCES, settings)
+    groups = replace(comparison, cells=scored).grouped_pairs(PROGRAM_SOURCES)
     tables = {group: _program_table(sides, list(programs), within=group == WITHIN) for group, sides in groups.items()}
-    table = pd.concat(tables, names=["group", "statistic", "program"])
-    n_genes = dict(zip(programs, (weights > 0).sum(axis=0).tolist(), strict=True))
-    return table.assign(n_genes=[n_genes.get(name, np.nan) for name in table.index.get_level_values("program")])
+    return pd.concat(tables, names=["group", "statistic", "program"])
 
 
 def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -> NDArray[np.float64]:
@@ -230,7 +163,7 @@ def _program_table(by_source: Mapping[str, Pair], names: list[str], *, within: b
         if source in OFF:
             rows[source] = off.T
     table = interval_table(rows, OFF, np.arange(len(index)) < n_programs, pd.MultiIndex.from_tuples(index))
-    return pd.DataFrame(values, table.index).join(table.assign(n=n))
+    return pd.DataFrame(values, table.index).join(table.drop(columns=[*OFF["other_real"]]).assign(n=n))
 
 
 def _statistics(pair: Pair, side: str, *, within: bool) -> NDArray[np.float64]:
@@ -274,20 +207,6 @@ def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[n
         total = total + np.einsum("rc,cp,cq->rpq", w, x, x) - sums[:, :, None] * sums[:, None] / np.maximum(size, 1)
         freedom = freedom + np.maximum(size - 1, 0)
     return total / np.maximum(freedom, 1)
-
-
-def grouped_pairs(
-    cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
-) -> dict[str, dict[str, Pair]]:
-    """Return pairs by group and source: all cells, all cells for statistics within labels, and each label."""
-    if any(WITHIN in side.labels for side in cells.values()):
-        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within labels. Rename it.")
-    parts: dict[str, dict[str, Pair]] = {}
-    for key, pair in pairs(cells, sources, settings):
-        is_all = groupby is not None and key["group"] == OVERALL
-        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
-            parts.setdefault(group, {})[key["source"]] = pair
-    return parts
 
 
 def interval_table(

@@ -76,7 +76,7 @@ def evaluated_held_out(
 ) -> HeldOutEvaluation:
     """Compare held-out cells with matched samples, whose library sizes are drawn as in ``generate``."""
     from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
-    from scdiffgen.metrics._comparison import HEADLINES, Settings, prepare
+    from scdiffgen.metrics._comparison import HEADLINES, Comparison, Settings
     from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._spread import program_weights, programs_of
 
@@ -105,9 +105,9 @@ def evaluated_held_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
-        prepared = prepare(real, generated, train, "label", settings)
-        scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
-        scored = None if programs is None else programs_of(prepared, "label", programs, settings)
+        comparison = Comparison.of(real, generated, train, "label", settings)
+        scores = evaluated(comparison, HEADLINES, SOURCES, silent=silent)
+        scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
     remarks = remarks_on(likelihood, scores, n_cells, scored)
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)

@@ -25,10 +25,9 @@ from scdiffgen._arguments import check_choice
 from scdiffgen._names import as_names, symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
-from scdiffgen.metrics._comparison import OVERALL
+from scdiffgen.metrics._comparison import OVERALL, WITHIN
 from scdiffgen.metrics._evaluate import relative_scores
 from scdiffgen.metrics._input import labels_of
-from scdiffgen.metrics._spread import WITHIN
 from scdiffgen.metrics._summaries import (
     Basis,
     gene_correlations,
