@@ -27,7 +27,7 @@ from scdiffgen.metrics import (
 )
 from scdiffgen.metrics._distances import overlap_resampled
 from scdiffgen.metrics._genes import mean_distance_resampled
-from scdiffgen.metrics._label_contrasts import LabelContrasts, contrast_slope, label_contrasts
+from scdiffgen.metrics._response import LabelContrasts, contrast_slope, label_contrasts
 from scdiffgen.model import TokenDiffusion
 
 N_CORRELATED_GENES = 200

@@ -33,9 +33,8 @@ from benchmarks._perturbation_data import CONTROL, PAPALEXI, read
 from benchmarks._variants import Run, study_options, study_runs, study_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.tl import power
-from scdiffgen.tl._arm_tests import log_pseudobulks
-from scdiffgen.tl._power import TESTS
+from scdiffgen.tl import power_analysis
+from scdiffgen.tl._power import TESTS, log_pseudobulks
 
 EFFECTS, N_PILOT, N_SUBSAMPLES, ALPHA = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0), 4, 20, 0.05
 KNOCK_OUTS = ("IFNGR1", "IFNGR2", "JAK2", "STAT1")
@@ -193,8 +192,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         planted = [effect for effect, n in numbers.items() for _ in range(max(1, round(n / GENES_A_VALUE)))]
         model, seconds = timed(lambda: pilot_model(pilot, seed, quick=options.quick))
         share = round(float(np.mean(truth & (np.abs(change) > min(map(abs, EFFECTS)) / 2**0.5))), 2)
-        designs = {"n_donors": setting.n_donors, "n_cells": setting.n_cells, "experiment": setting.experiment}
-        expected = power(model, planted, share_changed=share, seed=seed, alpha=ALPHA, test=setting.test, **designs)
+        designs = {"n_donors": setting.n_donors, "n_cells": setting.n_cells, "share_changed": share}
+        how = {"experiment": setting.experiment, "test": setting.test, "alpha": ALPHA, "seed": seed}
+        expected = power_analysis(model, planted, **designs, **how)
         expected = expected.set_index(["n_donors", "n_cells", "effect", "stratum"])["power"].sort_index()
         for donors, n_cells, found in realised(comparisons, setting, seed):
             design = f"{donors} donors, {n_cells} cells" if name == "kang" else f"{donors * n_cells} cells an arm"

@@ -8,39 +8,19 @@ CALLS = {
     "evaluation": """
         scdiffgen.pl.evaluation(real, generated, train, "cell_type", layer="counts")
     """,
-    "evaluation_dispersion": """
-        table = scdiffgen.metrics.dispersion(real, generated, train, "cell_type", layer="counts")
-        scdiffgen.pl.evaluation_dispersion(table)
+    "membership_inference": """
+        options = {"groupby": "cell_type", "layer": "counts", "max_fpr": 0.1}
+        attacks = {
+            name: scdiffgen.metrics.membership_inference(train[model.train_indices], real, cells, **options)
+            for name, cells in {"copies": train, "generated": generated}.items()
+        }
+        scdiffgen.pl.membership_inference(attacks)
     """,
-    "evaluation_embedding": """
-        scdiffgen.pl.evaluation_embedding(real, generated, "cell_type", layer="counts")
-    """,
-    "evaluation_gene_correlation": """
-        scdiffgen.pl.evaluation_gene_correlation(real, generated, layer="counts")
-    """,
-    "evaluation_library_size": """
-        scdiffgen.pl.evaluation_library_size(real, generated, layer="counts")
-    """,
-    "evaluation_mean_dropout": """
-        scdiffgen.pl.evaluation_mean_dropout(real, generated, layer="counts")
-    """,
-    "evaluation_mean_variance": """
-        scdiffgen.pl.evaluation_mean_variance(real, generated, layer="counts")
-    """,
-    "evaluation_roc": """
-        scores = scdiffgen.metrics.evaluate(real, generated, train, "cell_type", layer="counts")
-        scdiffgen.pl.evaluation_roc(scores)
-    """,
-    "evaluation_scores": """
-        metrics = ["c2st_auc_forest_pcs", "mmd", "gene_correlation", "library_size_ks", "label_accuracy"]
-        cells = real_controls, generated_controls, controls
-        scores = scdiffgen.metrics.evaluate(*cells, "cell_type", layer="counts", metrics=metrics)
-        scdiffgen.pl.evaluation_scores(scores)
-    """,
-    "power": """
+    "power_curves": """
+        designs = {"n_donors": [3, 6, 9], "n_cells": [20, 80]}
         study = {"conditions": {"cell_type": "CD14+ Monocyte"}}
-        table = scdiffgen.tl.power(model, n_donors=[3, 6, 9], n_cells=[20, 80], n_replicates=1, experiment=study)
-        scdiffgen.pl.power(table)
+        table = scdiffgen.tl.power_analysis(model, **designs, n_replicates=1, experiment=study)
+        scdiffgen.pl.power_curves(table)
     """,
     "token_contributions": """
         contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])

@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sklearn.decomposition import PCA
 
 from scdiffgen import metrics
-from scdiffgen.metrics._label_contrasts import contrast_slope, label_contrasts
+from scdiffgen.metrics._response import contrast_slope, label_contrasts
 from scdiffgen.metrics._spread import log_variance_ratios, variances
 
 N_GENES = 60
@@ -47,6 +47,11 @@ def other() -> ad.AnnData:
     return simulate(300, 3)
 
 
+def dispersion(*cells: ad.AnnData, n_bootstrap: int = 200, **options: object) -> pd.DataFrame:
+    how = {"metrics": "mean_distance", "sources": ["generated", "other_real"], "silent": True}
+    return metrics.evaluate(*cells, n_bootstrap=n_bootstrap, **how, **options).dispersion
+
+
 def log_normalised(cells: ad.AnnData) -> np.ndarray:
     cells = cells.copy()
     sc.pp.normalize_total(cells, target_sum=1e4)
@@ -56,7 +61,7 @@ def log_normalised(cells: ad.AnnData) -> np.ndarray:
 
 def test_ratios_are_those_of_numpy_and_scikit_learn(train, real, other) -> None:
     generated = simulate(300, 4, cycle=0.5)
-    table = metrics.dispersion(real, generated, train, "type", other_real=other, n_pcs=4, n_bootstrap=0)
+    table = dispersion(real, generated, train, "type", other_real=other, n_pcs=4, n_bootstrap=2)
     pca = PCA(4, svd_solver="full").fit(log_normalised(train))
     x, y, z = (pca.transform(log_normalised(cells)) for cells in (real, generated, other))
     ratios = table["ratio"].unstack("component")
@@ -75,7 +80,7 @@ def test_ratios_are_those_of_numpy_and_scikit_learn(train, real, other) -> None:
 
 
 def test_an_axis_that_was_taken_away_is_found_and_named(train, real) -> None:
-    table = metrics.dispersion(real, simulate(300, 5, cycle=0.3), train, "type", n_pcs=10)
+    table = dispersion(real, simulate(300, 5, cycle=0.3), train, "type", n_pcs=10)
     cycle = table[[set(genes.split(", ")) <= set(CYCLE) for genes in table["genes"]]]
     assert set(cycle.index.unique("group")) == {"overall", "within", "a", "b", "c"}
     assert (cycle["ratio"] < 0.5).all() and cycle["apart"].all()
@@ -83,7 +88,7 @@ def test_an_axis_that_was_taken_away_is_found_and_named(train, real) -> None:
 
 
 def test_one_population_has_no_axis_apart(train, real, other) -> None:
-    table = metrics.dispersion(real, other, train, "type", n_pcs=20)
+    table = dispersion(real, other, train, "type", n_pcs=20)
     assert table["apart"].mean() < 0.03
     alike = (table["low"] < 1) & (table["high"] > 1)
     assert 0.8 < alike.mean() <= 1
@@ -148,18 +153,21 @@ def test_genes_of_labels_are_those_that_scipy_calls() -> None:
 
 def test_too_few_cells_are_nan_with_a_warning_and_names_of_groups_are_free(train, real) -> None:
     rare = real[np.r_[np.flatnonzero(real.obs["type"] != "c"), np.flatnonzero(real.obs["type"] == "c")[:8]]].copy()
-    with pytest.warns(metrics.FewCellsWarning, match="NaN because of fewer than 10 cells: c"):
-        table = metrics.dispersion(rare, rare, train, "type", n_pcs=3)
+    with pytest.warns(
+        metrics.FewCellsWarning,
+        match="too few cells: mean_distance of generated, other_real .c, ",
+    ):
+        table = dispersion(rare, rare, train, "type", n_pcs=3)
     assert table.loc["c", "ratio"].isna().all() and not table.loc["c", "apart"].any()
     assert table.drop(index="c")["ratio"].notna().all()
     rare.obs["type"] = "within"
     with pytest.raises(ValueError, match="has a group 'within'"):
-        metrics.dispersion(rare, rare, groupby="type", n_pcs=3)
+        dispersion(rare, rare, groupby="type", n_pcs=3)
 
 
 def test_matrices_have_rows_over_all_cells_and_genes_by_position(real) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table = metrics.dispersion(real.X, real.X, n_pcs=3)
+        table = dispersion(real.X, real.X, n_pcs=3)
     assert list(table.index.unique("group")) == ["overall"]
     assert all(gene.isdigit() for gene in table["genes"].iloc[0].split(", "))

@@ -110,7 +110,6 @@ def test_the_shift_of_other_types_is_recovered(report) -> None:
     for baseline in ("train_mean", "other_contexts", "nearest_context", "latent_pca"):
         assert scores.loc[baseline, "fold_change_slope"] == pytest.approx(1, abs=0.25)
         assert scores.loc[baseline, "pearson_delta"] > 0.7
-    assert np.isnan(scores.loc["train_mean", "pearson_delta_perturbed"])
 
 
 def test_columns_are_the_plain_functions(transfer, report) -> None:

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen.metrics._classifiers import CLASSIFIERS
-from scdiffgen.metrics._score_verdicts import relative_scores, with_verdicts
+from scdiffgen.metrics._evaluate import relative_scores, with_verdicts
 
 SOURCES = ("generated", "other_real", "null_poisson", "null_shuffled")
 HEADERS = {"wasserstein": "wasserstein, lower is better", "novelty": "novelty, best at 1"}

@@ -1,8 +1,7 @@
 """Figures of evaluation: what is drawn is what other libraries compute, legible for few and for many groups."""
 
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,7 +21,6 @@ from scdiffgen import metrics, pl
 
 REAL, GENERATED = "#0072b2", "#e69f00"
 N_GENES = 125
-Plot = Callable[..., Axes]
 
 
 def simulate(n_cells: int, seed: int, n_groups: int = 3) -> AnnData:
@@ -96,7 +94,7 @@ def columns_are_legible(axis: Axes) -> bool:
 
 
 def test_cells_of_both_sides_stand_at_the_components_of_scanpy(real, generated) -> None:
-    (axis,) = pl.evaluation_embedding(real, generated, basis="pca")
+    axis = pl.evaluation(real, generated, panels="pca")["pca"]
     joint = log_normalised(real, generated[:, real.var_names])
     sc.pp.pca(joint, n_comps=2, svd_solver="arpack")
     expected = np.split(joint.obsm["X_pca"], 2)
@@ -113,9 +111,9 @@ def test_cells_of_both_sides_stand_at_the_components_of_scanpy(real, generated) 
 @pytest.mark.parametrize("n_groups", [2, 3, 10, 30])
 def test_groups_have_a_colour_each_and_the_same_place_in_both_panels(n_groups: int) -> None:
     real, generated = simulate(8 * n_groups, 1, n_groups), simulate(8 * n_groups, 2, n_groups)
-    both, *panels = pl.evaluation_embedding(real, generated, "kind", basis="pca")
+    both, *panels = pl.evaluation(real, generated, groupby="kind", panels="pca").values()
     assert [axis.get_title() for axis in (both, *panels)] == ["real and generated", "real", "generated"]
-    (legend,) = both.figure.legends
+    (legend,) = both.get_figure().legends
     names = sorted(real.obs["kind"].unique())
     numbers = [f"{i + 1}  " if n_groups > 8 else "" for i in range(n_groups)]
     assert written(legend.get_texts()) == [f"{n}{name}" for n, name in zip(numbers, names, strict=True)]
@@ -135,14 +133,14 @@ def test_groups_have_a_colour_each_and_the_same_place_in_both_panels(n_groups: i
 
 
 @pytest.mark.parametrize(
-    ("plot", "column", "poisson"),
+    ("panel", "column", "poisson"),
     [
-        (pl.evaluation_mean_variance, "variance", lambda mean: mean),
-        (pl.evaluation_mean_dropout, "dropout", lambda mean: np.exp(-mean)),
+        ("mean_variance", "variance", lambda mean: mean),
+        ("mean_dropout", "dropout", lambda mean: np.exp(-mean)),
     ],
 )
-def test_genes_stand_where_scanpy_and_numpy_put_them(real, generated, plot: Plot, column: str, poisson) -> None:
-    axis = plot(real, generated)
+def test_genes_stand_where_scanpy_and_numpy_put_them(real, generated, panel: str, column: str, poisson) -> None:
+    axis = pl.evaluation(real, generated, panels=panel)[panel]
     for cells, colour in ((real, REAL), (generated[:, real.var_names], GENERATED)):
         qc = sc.pp.calculate_qc_metrics(cells, percent_top=None)[1]
         variance = cells.X.toarray().var(0)
@@ -159,7 +157,7 @@ def test_lines_follow_the_genes(real) -> None:
     """In counts that are 0 or twice the mean of the gene, the variance is the square of the mean."""
     means = np.arange(1, N_GENES + 1)
     on_off = AnnData(np.outer([0, 2] * 10, means).astype(np.float32), var=real.var)
-    drawn = line(pl.evaluation_mean_variance(on_off, on_off), "real")
+    drawn = line(pl.evaluation(on_off, on_off, panels="mean_variance")["mean_variance"], "real")
     assert len(drawn) == 25
     np.testing.assert_allclose(drawn[:, 1], drawn[:, 0] ** 2, rtol=1e-5)
 
@@ -169,15 +167,14 @@ def test_genes_that_a_side_lacks_are_left_out(real, generated) -> None:
     empty.X = empty.X * 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        axis = pl.evaluation_mean_variance(real, empty)
-        pl.evaluation_library_size(real, empty)
-        pl.evaluation_mean_variance(empty, empty)
+        axis = pl.evaluation(real, empty, panels=["mean_variance", "library_size"])["mean_variance"]
+        pl.evaluation(empty, empty, panels="mean_variance")
     assert len(points_of(axis, REAL)) == N_GENES
     assert len(points_of(axis, GENERATED)) == 0
 
 
 def test_library_sizes_are_drawn_quantile_by_quantile(real, generated) -> None:
-    axis = pl.evaluation_library_size(real, generated)
+    axis = pl.evaluation(real, generated, panels="library_size")["library_size"]
     drawn = line(axis, "generated cells")
     shares = (np.arange(len(drawn)) + 0.5) / len(drawn)
     for column, cells in zip(drawn.T, (real, generated), strict=True):
@@ -192,7 +189,7 @@ def test_the_curves_have_the_areas_that_the_legend_says(real, generated) -> None
     names = {"forest, genes": "c2st_auc_forest_genes", "forest, components": "c2st_auc_forest_pcs"}
     scored = metrics.evaluate(real, worse, metrics=list(names.values()), sources=["generated"], **options)
     scores = scored.frame.loc[("overall", "generated")]
-    axis = pl.evaluation_roc(scored)
+    axis = pl.evaluation(scores=scored, panels="roc")["roc"]
     for label, name in names.items():
         curve = line(axis, label)
         (text,) = (drawn.get_label() for drawn in axis.lines if str(drawn.get_label()).startswith(label))
@@ -204,9 +201,9 @@ def test_the_curves_have_the_areas_that_the_legend_says(real, generated) -> None
 
 
 def test_correlations_stand_side_by_side_in_one_order(real, generated) -> None:
-    axes = pl.evaluation_gene_correlation(real, generated, n_genes=25)
+    axes = list(pl.evaluation(real, generated, panels="gene_correlation").values())
     genes = written(axes[0].get_yticklabels())
-    assert len(set(genes)) == 25 and not axes[1].get_yticklabels()
+    assert len(set(genes)) == 40 and not axes[1].get_yticklabels()
     assert all(written(axis.get_xticklabels()) == genes and columns_are_legible(axis) for axis in axes)
     images = [axis.images[0] for axis in axes]
     for image, cells in zip(images, (real, generated), strict=True):
@@ -215,10 +212,10 @@ def test_correlations_stand_side_by_side_in_one_order(real, generated) -> None:
     assert images[0].get_clim() == images[1].get_clim()
     assert sum(images[0].get_clim()) == 0
     drawn = images[0].get_array()
-    shuffled = np.random.default_rng(0).permutation(25)
+    shuffled = np.random.default_rng(0).permutation(40)
     assert np.diag(drawn, 1).mean() > np.diag(drawn[np.ix_(shuffled, shuffled)], 1).mean() + 0.1
-    axes = pl.evaluation_gene_correlation(real, generated, n_genes=60)
-    assert not axes[0].get_yticklabels()
+    beside = pl.evaluation(real, generated, panels=["gene_correlation", "mean_dropout"])["correlation_real"]
+    assert not beside.get_yticklabels() and beside.images[0].get_array().shape == (100, 100)
 
 
 def scored_as(scores: pd.DataFrame, source: str) -> pd.DataFrame:
@@ -232,7 +229,7 @@ def scored_as(scores: pd.DataFrame, source: str) -> pd.DataFrame:
 @pytest.mark.parametrize(("source", "place"), [("other_real", 0.0), ("null_poisson", 1.0)])
 def test_numbers_are_scores_and_colours_where_they_stand(scores, source: str, place: float) -> None:
     changed = scored_as(scores, source)
-    axis = pl.evaluation_scores(changed)
+    axis = pl.evaluation(scores=metrics.Evaluation(changed), panels="scores")["scores"]
     assert columns_are_legible(axis)
     drawn = np.ma.masked_invalid(axis.images[0].get_array()).compressed()
     assert len(drawn) >= 2
@@ -260,7 +257,7 @@ def luminance(rgb: tuple[float, ...]) -> float:
 def test_scores_that_are_missing_are_dashes(scores) -> None:
     lacking = scores.copy()
     lacking.loc[("overall", "generated"), "mmd"] = np.nan
-    axis = pl.evaluation_scores(lacking)
+    axis = pl.evaluation(scores=metrics.Evaluation(lacking), panels="scores")["scores"]
     assert axis.texts[0].get_text() == "–"
     assert np.isnan(np.ma.filled(axis.images[0].get_array().astype(float), np.nan)[0, 0])
 
@@ -312,11 +309,16 @@ def dispersion(real: AnnData) -> pd.DataFrame:
     """Ratios of cells without the programme of every other gene."""
     without = simulate(360, 3)
     without.X = sparse.csr_matrix(metrics.baselines.null_poisson(without, without.obs["kind"], without.obs["kind"]))
-    return metrics.dispersion(simulate(360, 4), without, simulate(360, 5), "kind", n_pcs=6)
+    how = {"metrics": "mean_distance", "n_pcs": 6, "n_bootstrap": 200, "silent": True}
+    return metrics.evaluate(simulate(360, 4), without, simulate(360, 5), "kind", **how).dispersion
+
+
+def draw(dispersion: pd.DataFrame) -> list[Axes]:
+    return list(pl.evaluation(scores=metrics.Evaluation(pd.DataFrame(), dispersion), panels="dispersion").values())
 
 
 def test_variances_are_drawn_with_intervals_and_the_worst_named(dispersion) -> None:
-    axis, below = pl.evaluation_dispersion(dispersion)
+    axis, below = draw(dispersion)
     rows = dispersion.loc["within"]
     assert rows["apart"].any()
     drawn = np.concatenate([found.get_xydata() for found in axis.lines if found.get_marker() == "o"])
@@ -337,51 +339,55 @@ def test_variances_are_drawn_with_intervals_and_the_worst_named(dispersion) -> N
 def test_small_groups_are_left_out_and_a_table_without_intervals_is_refused(dispersion) -> None:
     few = dispersion.copy()
     few.loc[few.index.unique("group")[2], ["ratio", "low", "high"]] = np.nan
-    _, below = pl.evaluation_dispersion(few)
+    _, below = draw(few)
     assert len(below.get_yticklabels()) == 3
-    assert len(pl.evaluation_dispersion(dispersion.loc[["overall"]])) == 1
-    for table, message in ((dispersion.reset_index(), "lacks"), (dispersion.assign(low=np.nan), "has no intervals")):
-        with pytest.raises(ValueError, match=message):
-            pl.evaluation_dispersion(table)
+    assert len(draw(dispersion.loc[["overall"]])) == 1
+    for table in (None, dispersion.assign(low=np.nan)):
+        with pytest.raises(ValueError, match="has no intervals"):
+            draw(table)
 
 
-SINGLE = {
-    "evaluation_umap": partial(pl.evaluation_embedding, max_cells=40),
-    "evaluation_mean_variance": pl.evaluation_mean_variance,
-    "evaluation_mean_dropout": pl.evaluation_mean_dropout,
-    "evaluation_library_size": pl.evaluation_library_size,
-    "evaluation_roc": lambda x, y, **how: pl.evaluation_roc(
-        metrics.evaluate(x, y, n_trees=5, metrics="c2st_auc_forest_pcs", sources="generated", n_bootstrap=0), **how
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("panel", ["umap", "mean_variance", "mean_dropout", "library_size", "roc"])
 def test_panels_are_drawn_into_given_axes_saved_and_shown(
-    name: str, real, generated, settings, tmp_path, monkeypatch
+    panel: str, real, generated, settings, tmp_path, monkeypatch
 ) -> None:
     shown: list[bool] = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(True))
     settings.figdir = tmp_path
     part = plt.figure(layout="constrained").subfigures(1, 2)[0]
     axis = part.subplots()
-    drawn = SINGLE[name](real, generated, ax=axis, save="_here.png", show=True)
-    assert (drawn[0] if isinstance(drawn, list) else drawn) is axis
-    assert (tmp_path / f"{name}_here.png").stat().st_size > 1000
+    chosen = {"n_trees": 5, "metrics": "c2st_auc_forest_pcs", "sources": "generated", "n_bootstrap": 0}
+    scores = metrics.evaluate(real, generated, silent=True, **chosen)
+    how = {"scores": scores, "panels": panel, "max_cells": 40, "ax": axis, "save": "_here.png", "show": True}
+    assert pl.evaluation(real, generated, **how) == {panel: axis}
+    assert (tmp_path / f"evaluation_{panel}_here.png").stat().st_size > 1000
     assert shown == [True]
+
+
+@pytest.mark.parametrize(("groupby", "n_columns"), [(None, 4), ("kind", 3)])
+def test_no_row_tears_a_panel_apart(real, generated, groupby: str | None, n_columns: int) -> None:
+    chosen = ["pca", "gene_correlation", "mean_variance", "mean_dropout", "library_size"]
+    axes = pl.evaluation(real, generated, groupby=groupby, panels=chosen)
+    assert list(axes)[0] == "pca" and ("pca_real" in axes) == (groupby is not None)
+    figure = axes["pca"].get_figure().figure
+    figure.canvas.draw()
+    places = {name: axis.get_window_extent() for name, axis in axes.items()}
+    assert places["correlation_real"].y0 == pytest.approx(places["correlation_generated"].y0)
+    assert max(Counter(round(place.y0, -2) for place in places.values()).values()) <= n_columns
+    assert figure.get_size_inches()[0] >= 3.3 * n_columns
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x, y: pl.evaluation_embedding(x, y, "kind", ax=plt.gca(), basis="pca"), "`ax` is one panel, but there"),
-        (lambda x, y: pl.evaluation_embedding(x, y, "donor", basis="pca"), "`real` has no obs column 'donor'"),
-        (lambda x, y: pl.evaluation_embedding(x, y, basis="tsne"), "`basis` is 'tsne'"),
-        (lambda x, y: pl.evaluation_mean_variance(x, log_normalised(y)), "`generated` holds .* not whole numbers"),
-        (lambda x, y: pl.evaluation_library_size(x, y[:, :3]), "`generated` lacks 122 of 125 genes"),
-        (lambda x, y: pl.evaluation_roc(metrics.evaluate(x, y, metrics="mmd")), "`scores` holds no classifier"),
-        (lambda x, y: pl.evaluation_gene_correlation(x, y, n_genes=0), "`n_genes` is 0"),
-        (lambda x, y: pl.evaluation_scores(pd.DataFrame({"mmd": [0.1]})), "lacks the index or `.attrs`"),
+        (lambda x, y: pl.evaluation(x, y, groupby="kind", ax=plt.gca(), panels="pca"), "`ax` is one panel, but there"),
+        (lambda x, y: pl.evaluation(x, y, groupby="donor", panels="pca"), "`real` has no obs column 'donor'"),
+        (lambda x, y: pl.evaluation(x, y, panels="tsne"), "`panels` is 'tsne': choose one of .'umap', 'pca'"),
+        (lambda x, y: pl.evaluation(x, panels=["roc", "pca"]), "`panels` has .'roc', 'pca'., which need cells"),
+        (lambda x, y: pl.evaluation(x, log_normalised(y), panels="mean_dropout"), "`generated` holds .* not whole"),
+        (lambda x, y: pl.evaluation(x, y[:, :3], panels="library_size"), "`generated` lacks 122 of 125 genes"),
+        (lambda x, y: pl.evaluation(scores=metrics.evaluate(x, y, metrics="mmd"), panels="roc"), "no classifier"),
+        (lambda x, y: pl.evaluation(scores=metrics.Evaluation(x.obs), panels="scores"), "lacks the index or `.attrs`"),
         (lambda x, y: pl.evaluation(x, y, scores=pd.DataFrame({"mmd": [0.1]})), "is not an `Evaluation`"),
     ],
 )

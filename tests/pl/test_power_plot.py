@@ -20,7 +20,7 @@ def table() -> pd.DataFrame:
 
 @pytest.mark.parametrize(("x", "other", "n_panels"), [("n_donors", "n_cells", 2), ("n_cells", "n_donors", 3)])
 def test_a_line_has_the_power_of_its_fold_change(table: pd.DataFrame, x: str, other: str, n_panels: int) -> None:
-    axes = pl.power(table, x)
+    axes = pl.power_curves(table, x)
     assert len(axes) == n_panels
     for axis, value in zip(axes, sorted(table[other].unique()), strict=True):
         lines = {line.get_label(): line for line in axis.get_lines() if "fold" in str(line.get_label())}
@@ -35,6 +35,6 @@ def test_a_line_has_the_power_of_its_fold_change(table: pd.DataFrame, x: str, ot
 
 def test_errors_name_argument_value_and_way_out(table: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match=r"`x` is 'donors': choose one of \['n_donors', 'n_cells'\]"):
-        pl.power(table, "donors")
+        pl.power_curves(table, "donors")
     with pytest.raises(ValueError, match=r"`stratum` is 'high': choose one of \['all', 'low'\]"):
-        pl.power(table, stratum="high")
+        pl.power_curves(table, stratum="high")

@@ -119,14 +119,15 @@ def test_genes_are_called_by_their_symbols() -> None:
     cells.varm["token_loadings"] = np.random.default_rng(0).normal(size=(cells.n_vars, 2))
     cells.uns["scdiffgen"] = {"tokens": ["token_1", "token_2"], "stability": np.array([0.873, np.nan])}
     known = labels(pl.token_loadings(cells, "token_1")[0])
-    of_genes = labels(pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, layer="counts")[0])
+    sides = cells[::2], cells[1::2]
+    of_genes = labels(pl.evaluation(*sides, panels="gene_correlation", layer="counts")["correlation_real"])
     cells.var["symbol"] = cells.var_names
     cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
     one, other = pl.token_loadings(cells, gene_symbols="symbol")
     assert labels(one) == known
     assert (one.get_xlabel(), other.get_xlabel()) == ("loading (stability 0.87)", "loading")
-    options = {"layer": "counts", "gene_symbols": "symbol"}
-    assert labels(pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, **options)[0]) == of_genes
+    options = {"panels": "gene_correlation", "layer": "counts", "gene_symbols": "symbol"}
+    assert labels(pl.evaluation(cells[::2], cells[1::2], **options)["correlation_real"]) == of_genes
     with pytest.raises(ValueError, match="`gene_symbols` is 'name', which is no column of `adata.var`"):
         pl.token_loadings(cells, gene_symbols="name")
 

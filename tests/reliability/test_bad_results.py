@@ -94,7 +94,7 @@ JUDGING = [
     *[
         Bad(f"{name} by a list", act, "`groupby`", "['batch']", ONE_COLUMN, TypeError)
         for name, act in {
-            "an embedding": lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
+            "an embedding": lambda c: pl.evaluation(c, c, groupby=["batch"], panels="pca"),
             "a heat map": lambda c: pl.token_heatmap(with_tokens(c), ["batch"]),
             "a loss": lambda c: tl.ablate_token(None, "token_1", c, ["batch"]),
         }.items()

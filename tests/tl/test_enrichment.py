@@ -98,7 +98,7 @@ def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, m
     monkeypatch.setitem(sys.modules, "decoupler", None)
     with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
         tl.enrich_tokens(cells, gene_sets)
-    monkeypatch.setattr("scdiffgen.tl._gene_set_tests.find_spec", lambda name: None)
+    monkeypatch.setattr("scdiffgen.tl._token_tables.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
         tl.enrich_tokens(cells, "KEGG")
 

@@ -9,8 +9,8 @@ from scipy import optimize, stats
 from statsmodels.stats.power import TTestIndPower
 
 from scdiffgen import tl
-from scdiffgen.tl import _arm_tests
-from scdiffgen.tl._arm_tests import cell_test, log_pseudobulks, moderated_variances, pseudobulk_test
+from scdiffgen.tl import _power
+from scdiffgen.tl._power import cell_test, log_pseudobulks, moderated_variances, pseudobulk_test
 
 
 def even(n_genes: int, library: float) -> KnownGenerator:
@@ -31,7 +31,7 @@ def test_power_is_that_of_the_t_test_at_the_threshold_of_the_false_discovery_rat
     alpha, changed, sd, effect = 0.1, 0.5, 0.25, 0.5
     options = {"n_donors": [7, 9, 12], "n_cells": [2], "n_replicates": 1, "alpha": alpha, "share_changed": changed}
     deep = even(3000, 1e7)  # only donors vary
-    table = tl.power(deep, [effect], test=student, experiment={"donor_sd": sd, "sample_sd": 0.0}, **options)
+    table = tl.power_analysis(deep, [effect], test=student, experiment={"donor_sd": sd, "sample_sd": 0.0}, **options)
     table = table[table["stratum"] == "all"].set_index("n_donors")
 
     def expected(level: float, n_donors: int) -> float:
@@ -57,7 +57,7 @@ def test_planted_genes_are_as_asked_and_subsamples_are_of_the_designs() -> None:
         return pd.Series(0.5, index=adata.var_names)
 
     model = even(300, 1e4)
-    table = tl.power(
+    table = tl.power_analysis(
         model, [-0.5, 0.5, -1, 1], n_donors=[2, 3], n_cells=[5, 9], test=watch, n_replicates=2, share_changed=0.2
     )
     assert len(model.sizes) == 6 and (table["power"] == 0).all() and table["detectable"].isna().all()
@@ -78,11 +78,11 @@ def test_an_oracle_has_all_the_power_and_a_guess_makes_false_discoveries() -> No
         return 1 - truth(adata)
 
     options = {"n_donors": [2], "n_cells": [2], "n_replicates": 1, "share_changed": 0.2}
-    table = tl.power(even(300, 1e4), [-1, 0.5, 1], test=truth, **options)
+    table = tl.power_analysis(even(300, 1e4), [-1, 0.5, 1], test=truth, **options)
     assert (table["power"] == 1).all() and (table["high"] == 1).all()
     assert (table["detectable"] == table["effect"].map({-1: 1, 0.5: 0.5, 1: 0.5})).all()
     assert (table["false_discoveries"] == 0).all() and (table["type_1_error"] == 0).all()
-    table = tl.power(even(300, 1e4), [0.5, 1], test=wrong, **options)
+    table = tl.power_analysis(even(300, 1e4), [0.5, 1], test=wrong, **options)
     assert (
         (table["power"] == 0).all() and (table["false_discoveries"] == 1).all() and (table["type_1_error"] == 1).all()
     )
@@ -110,7 +110,7 @@ def test_only_tests_of_donors_keep_their_level(paired: bool) -> None:
 
 @pytest.mark.parametrize("paired", [False, True])
 def test_without_moderation_the_test_of_donors_is_student_s(paired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_arm_tests, "moderated_variances", lambda variance, df, mean: (variance, df))
+    monkeypatch.setattr(_power, "moderated_variances", lambda variance, df, mean: (variance, df))
     study = null_study(3, n_donors=4, n_cells=20, paired=paired)
     bulks = log_pseudobulks(study)
     test = stats.ttest_rel if paired else stats.ttest_ind
@@ -156,7 +156,7 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
     types = KnownGenerator(dict.fromkeys(["a", "b"], np.full(300, 1 / 300)), 3000)
     experiment = {"label_key": "cell_type", "in_labels": "a", "shares": {"a": 0.1, "b": 1.0}, "share_sd": 0.0}
     options = {"n_donors": [4], "n_cells": [200], "n_replicates": 1, "experiment": experiment}
-    table = tl.power(types, [2.0], test=watch, **options)
+    table = tl.power_analysis(types, [2.0], test=watch, **options)
     assert seen[0].obs["cell_type"].eq("a").all() and (table["power"] > 0.9).all()
 
 
@@ -171,9 +171,9 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
         ({"test": lambda _: pd.Series(np.ones(300))}, TypeError, "`test` returned .*, with the genes as index"),
         ({"share_changed": 0.01}, ValueError, "`share_changed` is 0.01, which selects 1 of 100 genes of low"),
         ({"experiment": {"pared": True}}, TypeError, "no argument 'pared'. Did you mean 'paired'"),
-        ({"experiment": {"seed": 1}}, TypeError, "no argument 'seed'. It is an argument of `power`"),
+        ({"experiment": {"seed": 1}}, TypeError, "no argument 'seed'. It is an argument of `power_analysis`"),
     ],
 )
 def test_errors_name_argument_value_and_way_out(options: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match="(?s)" + message):
-        tl.power(even(300, 1e4), **{"n_replicates": 1, "n_donors": 2, "n_cells": 2} | options)
+        tl.power_analysis(even(300, 1e4), **{"n_replicates": 1, "n_donors": 2, "n_cells": 2} | options)

@@ -6,23 +6,18 @@ All cells are compared with held-out real cells, not with training cells, in one
 from scdiffgen.metrics import baselines
 
 from ._classifiers import classifier_auc, label_accuracy
-from ._comparison import EVALUATION_METRICS
-from ._dispersion import dispersion
 from ._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
-from ._evaluate import evaluate
-from ._evaluation import Evaluation
+from ._evaluate import Evaluation, evaluate
 from ._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
-from ._heterogeneity import response_heterogeneity
 from ._input import FewCellsWarning
 from ._membership import membership_inference
 from ._perturbation_report import perturbation_report
-from ._programs import gene_programs
 from ._resampling import split_halves
-from ._response import pearson_delta
+from ._response import pearson_delta, response_heterogeneity
 from ._space import ExpressionSpace
+from ._spread import gene_programs
 
 __all__ = [
-    "EVALUATION_METRICS",
     "CopyWarning",
     "Evaluation",
     "ExpressionSpace",
@@ -30,7 +25,6 @@ __all__ = [
     "baselines",
     "classifier_auc",
     "dirichlet_multinomial_nll",
-    "dispersion",
     "energy_distance",
     "evaluate",
     "gene_correlation_error",

@@ -1,8 +1,8 @@
-"""Metrics of pairs of samples, and tables of scores, shared by `evaluate` and `perturbation_report`."""
+"""Samples of cells in one expression space, metrics of pairs of samples, and tables of their scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._messages import warn_user
-from scdiffgen._names import as_names
+from scdiffgen._names import as_names, symbols_of
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
+from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from ._depth import mean_depth, thin
-from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts
-from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
-from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
+from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts, labels_of
+from ._resampling import Seed, Weights, bootstrap_weights, split_halves, subsample, weighted_mean
+from ._response import NO_LABELS, LabelContrasts, contrast_slope, mean_depth, thin
 from ._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors of a 95 % interval
@@ -33,10 +33,14 @@ OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need groups
 EMPTY = np.empty(0)
 BLOCK = 5000  # number of cells with expression in memory at a time
-
 Resamples: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparison, and numbers of cells
+
+SampleSource: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
+SOURCES: tuple[SampleSource, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
+CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
+OVERALL, WITHIN = "overall", "within"  # rows over all cells: as they are, and as deviations from label means
 
 
 class Sample(NamedTuple):
@@ -226,7 +230,6 @@ METRICS: dict[str, Metric] = {
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
-EVALUATION_METRICS = tuple(METRICS)
 HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # defaults of `evaluate`
 ALL = "all"
 
@@ -299,3 +302,118 @@ def with_interval(name: str, rows: Resamples, lowest: float = 0.0, highest: floa
         scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
         scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))
     return scores
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Cells of all sources and of the ``"reference"``, embedded once in one space and split by groups."""
+
+    space: ExpressionSpace
+    fitted: Sample  # cells on which the space is fitted
+    fitted_on: str
+    cells: Mapping[str, Sample]
+    settings: Settings
+    groupby: str | None = None
+    names: pd.Index | None = None  # displayed names of the genes of the space
+
+    @classmethod
+    def of(
+        cls,
+        real: CountsLike,
+        generated: CountsLike,
+        train: CountsLike | None,
+        groupby: str | None,
+        settings: Settings,
+        *,
+        other_real: CountsLike | None = None,
+        sources: Sequence[SampleSource] = (),
+    ) -> Comparison:
+        """Fit the space on training cells or half of the real cells, split the rest unless given, and add sources."""
+        seed, labels = settings.seed, _groups(real, groupby, "real")
+        half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
+        fitted_on, source = ("real", real) if train is None else ("train", train)
+        names = _shown_names(source, settings.gene_symbols, fitted_on)
+        space = settings.space(real[half] if train is None else train, fitted_on)
+
+        def sample(counts: CountsLike, name: str) -> Sample:
+            return Sample.of(space, counts, name, _groups(counts, groupby, name))
+
+        whole = sample(real, "real")
+        fitted = whole.take(half) if train is None else sample(train, "train")
+        if train is not None:
+            _warn_of_training_cells(whole.counts, fitted.counts)
+        if other_real is None:
+            first, second = split_halves(labels[rest], seed=seed + 1)
+            cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
+        else:
+            cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
+        cells["generated"], other = sample(generated, "generated"), cells["other_real"]
+        drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
+        for name in (name for name in sources if name in CONTROLS):
+            cells[name] = Sample.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+        return cls(space, fitted, fitted_on, cells, settings, groupby, names)
+
+    @property
+    def groups(self) -> list[str]:
+        """List the group of all cells, then each label."""
+        known = np.unique(np.concatenate([side.labels for side in self.cells.values()]).astype(str))
+        return [OVERALL, *(label for label in known if label != OVERALL)]
+
+    def pairs(self, sources: Sequence[str]) -> Iterator[tuple[Key, Pair]]:
+        """Pair the reference cells of each group with equally many cells of each source, or with none."""
+        settings = self.settings
+        for g, group in enumerate(self.groups):
+            members = {
+                source: np.flatnonzero((group == OVERALL) | (side.labels == group))
+                for source, side in self.cells.items()
+            }
+            reference = members.pop("reference")
+            n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
+            for source in sources:
+                rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
+                n_drawn = min(n, len(rows))
+                x = self.cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
+                y = self.cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
+                pair = settings.pair(x, y, n_drawn, seeds)
+                yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
+
+    def grouped_pairs(self, sources: Sequence[str]) -> dict[str, dict[str, Pair]]:
+        """Return pairs by group and source: all cells, all cells for statistics within labels, and each label."""
+        if any(WITHIN in side.labels for side in self.cells.values()):
+            raise ValueError(
+                f"obs[{self.groupby!r}] has a group {WITHIN!r}, the name of the rows within labels. Rename it."
+            )
+        parts: dict[str, dict[str, Pair]] = {}
+        for key, pair in self.pairs(sources):
+            is_all = self.groupby is not None and key["group"] == OVERALL
+            for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
+                parts.setdefault(group, {})[key["source"]] = pair
+        return parts
+
+
+def _warn_of_training_cells(real: Matrix, train: Matrix) -> None:
+    """Warn if more than half of the distinct rows of counts are also rows of the training cells."""
+    weights = np.random.default_rng(0).integers(1 << 30, size=real.shape[1])  # equal rows have equal, exact sums
+    hashes, known = (counts.astype(np.float64) @ weights for counts in (real, train))
+    if np.isin(distinct := np.unique(hashes), known).sum() > len(distinct) / 2:
+        copied = f"{np.isin(hashes, known).sum():,} of {len(hashes):,} real cells are also training cells"
+        warn_user(f"{copied}: scores of training cells show no generalisation. Pass held-out cells.")
+
+
+def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.Index | None:
+    """Return gene names for messages and figures; ``None`` for a matrix."""
+    if isinstance(cells, AnnData):
+        return symbols_of(cells, gene_symbols, name)
+    if gene_symbols is not None:
+        raise TypeError(f"`gene_symbols` is {gene_symbols!r}, but `{name}` is a matrix: pass an AnnData with `.var`.")
+    return None
+
+
+def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
+    """Return the group of each cell; one group for all by default."""
+    if groupby is None:
+        return np.full(cells.shape[0], OVERALL, dtype=object)
+    labels = labels_of(cells, groupby, name)
+    if OVERALL in labels:
+        raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
+    return labels

@@ -1,25 +1,53 @@
-"""Evaluation of generated against held-out real cells, with ceiling and negative controls."""
+"""Evaluation of generated against held-out real cells: scores, verdicts in words, and their display."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.progress import track
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 
-from ._classifiers import label_hits
-from ._comparison import HEADLINES, METRICS, OF_LABELS, OF_TRAIN, Key, Pair, Sample, Settings, choose, compare
-from ._dispersion import disperse
+from ._classifiers import CLASSIFIERS, FoldScores, label_hits
+from ._comparison import (
+    HEADLINES,
+    METRICS,
+    OF_LABELS,
+    OF_TRAIN,
+    OVERALL,
+    SOURCES,
+    WITHIN,
+    Comparison,
+    Key,
+    Pair,
+    Sample,
+    SampleSource,
+    Settings,
+    choose,
+    compare,
+)
 from ._distances import compare_novelty, nearest_distances
-from ._evaluation import Evaluation
-from ._input import CountsLike
-from ._label_contrasts import label_contrasts
-from ._samples import OVERALL, SOURCES, Prepared, SampleSource, group_names, pairs, prepare
-from ._score_verdicts import with_verdicts
+from ._input import FEWEST_CELLS, CountsLike
+from ._response import label_contrasts
+from ._spread import disperse
+
+ALIKE, BETWEEN, CONTROL = "like other real cells", "between", "like the negative control"
+OTHER = "unlike other real cells"  # without a negative control that the metric distinguishes
+TOO_FEW, POWERLESS = "undecided, too few cells", "undecided, control like real cells"
+
+NARROW = "less varied than real cells"
+WORSE = (NARROW, BETWEEN, OTHER, CONTROL)  # than other real cells; from most to least favourable
+WORST = (POWERLESS, ALIKE, TOO_FEW, *WORSE)
+FEW_NARROW = 0.1  # accepted share of components with too little variance
+COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#EEEEEE", *["#FBE3C0"] * 2, *["#F4B183"] * 2), strict=True))
+STYLE = "background:{};color:#222222;text-align:center"
 
 
 @shared_docs
@@ -57,9 +85,9 @@ def evaluate(
     groupby
         Column of ``obs`` of all cells: one row per group, and the label of `label_accuracy`; by default no groups.
     metrics
-        Metric or metrics of ``EVALUATION_METRICS``, or ``"all"`` (``"wasserstein"`` only if POT is installed). The
-        default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"mean_distance"``,
-        ``"gene_correlation"``, and with ``train`` ``"novelty"``. The user guide describes what each metric detects.
+        Metric or metrics, or ``"all"`` (``"wasserstein"`` only if POT is installed); the user guide lists them and
+        describes what each detects. The default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``,
+        ``"mean_distance"``, ``"gene_correlation"``, and with ``train`` ``"novelty"``.
     sources
         Source or sources to compute.
     n_bootstrap
@@ -109,23 +137,13 @@ def evaluate(
     chosen = choose(HEADLINES if metrics is None else metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
     settings = Settings(layer, n_pcs, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols)
-    prepared = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
-    return evaluated(
-        prepared, groupby, [name for name in chosen if name not in absent], sources, settings, silent=silent
-    )
+    comparison = Comparison.of(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
+    return evaluated(comparison, [name for name in chosen if name not in absent], sources, silent=silent)
 
 
-def evaluated(
-    prepared: Prepared,
-    groupby: str | None,
-    metrics: Sequence[str],
-    sources: Sequence[str],
-    settings: Settings,
-    *,
-    silent: bool,
-) -> Evaluation:
+def evaluated(comparison: Comparison, metrics: Sequence[str], sources: Sequence[str], *, silent: bool) -> Evaluation:
     """Compute scores, variances along components if there are verdicts, and classifiers over all cells."""
-    space, fitted, fitted_on, cells, _ = prepared
+    settings, fitted, cells = comparison.settings, comparison.fitted, comparison.cells
     if "label_accuracy" in metrics:
         cells = _with_hits(cells, fitted, settings.seed)
     if OF_TRAIN & set(metrics):
@@ -134,13 +152,14 @@ def evaluated(
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     if "label_fold_change_slope" in metrics:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
-    settings = settings._replace(genes=space.most_variable_genes(200))
+    settings = settings._replace(genes=comparison.space.most_variable_genes(200))
+    scored = replace(comparison, cells=cells, settings=settings)
     asked = [source for source in SOURCES if source in sources]
     chosen, folds = {name: METRICS[name] for name in metrics}, {}
 
-    def scored() -> Iterator[tuple[Key, Pair]]:
-        n_pairs, console = len(asked) * len(group_names(cells)), Console(stderr=True)
-        every = pairs(cells, asked, settings)
+    def pairs() -> Iterator[tuple[Key, Pair]]:
+        n_pairs, console = len(asked) * len(scored.groups), Console(stderr=True)
+        every = scored.pairs(asked)
         for key, pair in every if silent else track(every, "Scoring", n_pairs, console=console):
             yield key, pair
             if (key["group"], key["source"]) == (OVERALL, "generated"):
@@ -149,12 +168,12 @@ def evaluated(
     def in_words(key: Key) -> tuple[str, str]:
         return key["source"], f"{key['group']}, {key['n']} cells"
 
-    scores = compare(scored(), chosen, ["group", "source", "n"], space, settings, in_words)
+    scores = compare(pairs(), chosen, ["group", "source", "n"], comparison.space, settings, in_words)
     scores = scores.set_index(["group", "source"])
-    scores.attrs["settings"] |= {"fitted_on": fitted_on, "n_bootstrap": settings.n_bootstrap}
+    scores.attrs["settings"] |= {"fitted_on": comparison.fitted_on, "n_bootstrap": settings.n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     frame = with_verdicts(scores)
-    return Evaluation(frame, disperse(prepared, groupby, settings) if "verdict" in frame.attrs else None, folds)
+    return Evaluation(frame, disperse(comparison) if "verdict" in frame.attrs else None, folds)
 
 
 def _with_hits(cells: Mapping[str, Sample], fitted: Sample, seed: int) -> dict[str, Sample]:
@@ -164,3 +183,212 @@ def _with_hits(cells: Mapping[str, Sample], fitted: Sample, seed: int) -> dict[s
         samples = {name: (side.pcs, side.labels) for name, side in cells.items() if len(side.pcs)}
         hits |= label_hits(fitted.pcs, fitted.labels, samples, seed=seed)
     return {name: side._replace(hits=hits[name]) for name, side in cells.items()}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Hold scores of generated cells, with a verdict for each group.
+
+    Parameters
+    ----------
+    frame
+        Scores, one row per group and source.
+    dispersion
+        Variances along the principal components of log expression in ``train``; ``None`` without intervals. One row per
+        group and component: groups ``"overall"``, ``"within"`` (pooled variance of deviations from the label means,
+        such as the variation by cell cycle) and each label. Columns: ``ratio``, the variance of generated over that of
+        real cells, and its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``,
+        those of other real cells; ``apart``, whether the interval lies on one side of 1 and of the interval of other
+        real cells; ``share`` of the variance of all genes on the component, in real cells of the group; ``genes``, the
+        three genes with the largest weights; ``n``, the number of compared cells per side. Ratios are NaN in groups of
+        fewer than ten cells.
+    folds
+        Out-of-fold scores of the classifiers over all cells, by the name of the metric; `pl.evaluation` draws them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scdiffgen.metrics import evaluate
+    >>> real, generated = np.random.default_rng(0).poisson(3.0, size=(2, 200, 20))
+    >>> evaluate(real, generated, n_trees=10, n_bootstrap=20, silent=True).verdict["n_components"].tolist()
+    [19]
+    """
+
+    frame: pd.DataFrame
+    dispersion: pd.DataFrame | None = None
+    folds: Mapping[str, list[FoldScores]] = field(default_factory=dict)
+
+    @cached_property
+    def verdict(self) -> pd.DataFrame:
+        """Return the verdict of each group: its least favourable classifier, and components with too little variance.
+
+        Columns: ``verdict``, in words; ``classifier`` with its ``auc``; ``auc_other_real``, the AUC of other real
+        cells; and ``n_narrow`` of ``n_components`` that vary less than in real cells. If more than a tenth do and no
+        classifier is less favourable, the verdict is ``"less varied than real cells"``. Empty without intervals.
+        """
+        headers = self.frame.attrs.get("verdict", {})
+        groups = self.frame.index.unique("group") if headers else []
+        classifiers = {name: headers[name] for name in CLASSIFIERS if name in headers}
+        rows = [self._judge(str(group), classifiers) for group in groups]
+        columns = ["group", "verdict", "classifier", "auc", "auc_other_real", "n_narrow", "n_components"]
+        return pd.DataFrame(rows, columns=columns).set_index("group")
+
+    def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str, str, str, float, float, int, int]:
+        """Return the row of one group: the classifier with the highest AUC that distinguishes the cells."""
+        scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
+        worst = max(
+            (name for name in headers if not np.isnan(scores[name])),
+            key=lambda name: (min(WORST.index(scores[headers[name]]), WORST.index(BETWEEN)), scores[name]),
+            default=None,
+        )
+        narrow, n_components = self._narrow(group)
+        word = TOO_FEW if worst is None else str(scores[headers[worst]])
+        if narrow > FEW_NARROW * n_components:
+            word = max(word, NARROW, key=WORST.index)
+        aucs = (np.nan, np.nan) if worst is None else (float(scores[worst]), float(real[worst]))
+        return group, word, "" if worst is None else CLASSIFIERS[worst][2], *aucs, narrow, n_components
+
+    def _narrow(self, group: str) -> tuple[int, int]:
+        """Count components with too little variance, over all cells or within labels, and all with intervals."""
+        if self.dispersion is None:
+            return 0, 0
+        known = self.dispersion.index.unique("group")
+        names = [name for name in ([OVERALL, WITHIN] if group == OVERALL else [group]) if name in known]
+        tables = [self.dispersion.loc[name] for name in names]
+        counts = [(int((t["apart"] & (t["ratio"] < 1)).sum()), int(t["low"].notna().sum())) for t in tables]
+        return max(counts, default=(0, 0))
+
+    def sentences(self) -> list[str]:
+        """Write the verdict of each group as a sentence, all cells first."""
+        sentences = []
+        for row in self.verdict.itertuples():
+            auc = f"{row.classifier} AUC {row.auc:.2f}, other real cells {row.auc_other_real:.2f}"
+            narrow = f"{row.n_narrow} of {row.n_components} components vary too little"
+            why = "; ".join([auc] * bool(row.classifier) + [narrow] * bool(row.n_components))
+            who = "All cells" if row.Index == OVERALL else row.Index
+            sentences.append(f"{who}: {row.verdict}" + (f" ({why})" if why else ""))
+        return sentences
+
+    def __repr__(self) -> str:
+        return "\n".join(["Evaluation, with the scores in `.frame`", *(f"- {line}" for line in self.sentences())])
+
+    def _repr_html_(self) -> str:
+        """Render one row per group: the least favourable classifier, four other metrics, and verdicts below."""
+        headers = self.frame.attrs.get("verdict", {})
+        if not headers:
+            return self.frame.to_html(max_rows=20, float_format="%.3g", na_rep="")
+        others = [name for name in headers if name not in CLASSIFIERS][:4]
+        aucs = ["AUC of the least favourable classifier, best at 0.5"] * bool(CLASSIFIERS.keys() & headers)
+        of_title = {title: name for name, (_, _, title) in CLASSIFIERS.items()}
+        rows = [[f"<th>{escape(title)}</th>" for title in ["cells", *aucs, *map(headers.get, others)]]]
+        for group, title in self.verdict["classifier"].items():
+            shown = [of_title.get(title, next(iter(CLASSIFIERS)))] * len(aucs) + others
+            n = self.frame.loc[(group, "generated"), "n"]
+            rows.append([f"<th>{escape(str(group))} ({n})</th>", *(self._cell(group, m, headers[m]) for m in shown)])
+        table = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+        legend = " ".join(f'<span style="{STYLE.format(COLOURS[w])}">{w}</span>' for w in (ALIKE, BETWEEN, OTHER))
+        below = "".join(f"<li>{escape(line)}</li>" for line in self.sentences())
+        return f"<div><table>{table}</table>{legend}<ul>{below}</ul></div>"
+
+    def _cell(self, group: str, name: str, header: str) -> str:
+        """Render the score of generated cells with its interval, its classifier, and the score of other real cells."""
+        scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
+        low, high = scores[f"{name}_low"], scores[f"{name}_high"]
+        title = f"{escape(CLASSIFIERS[name][2])}<br>" if name in CLASSIFIERS else ""
+        text = f"<b>{scores[name]:.2g}</b> [{low:.2g}, {high:.2g}]<br><small>{title}real {real[name]:.2g}</small>"
+        return f'<td style="{STYLE.format(COLOURS[scores[header]])}">{text}</td>'
+
+
+def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scale scores between other real cells (0) and the worse negative control (1), groups by metrics."""
+    # NaN if the two intervals overlap, for fewer than ten cells, and for metrics of novelty.
+    if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
+        raise ValueError("`scores` lacks the index or `.attrs` of `metrics.evaluate`: pass its result unchanged.")
+    sources, controls = scores.index.unique("source"), _controls(scores)
+    lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
+    if lacking:
+        raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
+    lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
+    if lacking:
+        raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
+    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
+
+
+def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
+    if name in OF_TRAIN:
+        return pd.Series(np.nan, index=scores.index.unique("group"))
+    distance = _distances(scores, name)
+    span = distance[controls].where(_separate(scores, name, controls)).max(axis=1) - distance["other_real"]
+    return (distance["generated"] - distance["other_real"]).clip(lower=0) / span.where(span > 0)
+
+
+def _controls(scores: pd.DataFrame) -> list[str]:
+    """List the negative controls among the sources."""
+    return [source for source in scores.index.unique("source") if source.startswith("null_")]
+
+
+def _separate(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.DataFrame:
+    """Test which controls the metric distinguishes from other real cells, groups by controls."""
+    return _apart(scores, name, controls, "other_real") & (_of_sources(scores, "n")[controls] >= FEWEST_CELLS)
+
+
+def _distances(scores: pd.DataFrame, name: str, values: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Compute distances of values, by default the scores (groups by sources), from the best value."""
+    own, ideal = _of_sources(scores, name), scores.attrs["ideal"][name]
+    best = own["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=own.index)
+    away, direction = (own if values is None else values).sub(best, axis=0), scores.attrs["direction"][name]
+    # for metrics that are to be low or high, values beyond the best one have distance 0
+    return away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
+
+
+def _of_sources(scores: pd.DataFrame, column: str) -> pd.DataFrame:
+    return scores[column].unstack("source").loc[scores.index.unique("group")]
+
+
+def _apart(scores: pd.DataFrame, name: str, sources: list[str], other: str) -> pd.DataFrame:
+    """Test whether the intervals of sources are disjoint from the interval of another source."""
+    low, high = (_of_sources(scores, f"{name}_{end}") for end in ("low", "high"))
+    return low[sources].gt(high[other], axis=0) | high[sources].lt(low[other], axis=0)
+
+
+def _precise(scores: pd.DataFrame, name: str) -> pd.Series:
+    """Test whether intervals of generated cells are nearer to other real cells than to the worst possible score."""
+    best, metric = _distances(scores, name)["other_real"], METRICS[name]
+    ends = scores.xs("generated", level="source")[[f"{name}_low", f"{name}_high"]]
+    bounds = pd.DataFrame([(metric.lowest, metric.highest)] * len(ends), ends.index)
+    furthest, worst = (_distances(scores, name, values).max(axis=1, skipna=False) for values in (ends, bounds))
+    return furthest - best < worst - furthest
+
+
+def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
+    """Add a verdict column after each score, named by its best value, if scores of other real cells exist."""
+    metrics = list(scores.attrs["ideal"])
+    sources = scores.index.unique("source")
+    if not {"generated", "other_real"} <= set(sources) or not all(f"{name}_low" in scores for name in metrics):
+        return scores
+    controls, headers = _controls(scores), {name: f"{name}, {METRICS[name].best}" for name in metrics}
+    words = {headers[name]: _verdicts(scores, name, controls) for name in metrics}
+    table = scores.join(pd.concat({"generated": pd.DataFrame(words)}, names=["source", "group"]).swaplevel())
+    table = table.fillna(dict.fromkeys(words, ""))
+    by_metric = [column for name in metrics for column in (name, headers[name])]
+    table = table[["n", *by_metric, *(column for column in scores if column not in {"n", *metrics})]]
+    table.attrs = scores.attrs | {"verdict": headers}
+    return table
+
+
+def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
+    """Return the verdict on generated cells of each group."""
+    distance, enough = _distances(scores, name), _of_sources(scores, "n")[["generated", "other_real"]] >= FEWEST_CELLS
+    off = _apart(scores, name, ["generated"], "other_real")["generated"]
+    off &= distance["generated"] > distance["other_real"]  # better than other real cells counts as equal
+    decided = enough.all(axis=1) & (off | _precise(scores, name))
+    words = pd.Series(np.where(off, OTHER, ALIKE), index=distance.index)
+    if controls and name not in OF_TRAIN:
+        place = _relative(scores, name, controls)
+        worse = distance[controls].where(_separate(scores, name, controls), -np.inf).to_numpy().argmax(axis=1)
+        apart = _apart(scores, name, controls, "generated").to_numpy()[np.arange(len(worse)), worse]
+        reaches = pd.Series(~apart, index=distance.index) | (place >= 1)
+        words = words.mask(~off & place.isna(), POWERLESS)
+        words = words.mask(off & place.notna(), np.where(reaches, CONTROL, BETWEEN))
+        decided &= off | place.isna() | ~reaches
+    return words.where(decided, TOO_FEW)

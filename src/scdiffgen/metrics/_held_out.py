@@ -17,10 +17,9 @@ from scdiffgen._names import check_column
 from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
 
 from ._comparison import Sample, Settings
-from ._depth import mean_change
 from ._input import labels_of, obs_column
 from ._resampling import split_halves, subsample
-from ._response import Vector, mean_expression
+from ._response import Vector, mean_change, mean_expression
 from ._space import ExpressionSpace
 
 ONE_CONTEXT = "all"

@@ -19,9 +19,8 @@ from scdiffgen.responses import UNEQUAL_DEPTH
 
 from ._comparison import ALL, EMPTY, METRICS, Direction, Key, Metric, Pair, Sample, Settings, choose, compare
 from ._held_out import Arm, Controls, HeldOut, Keys, TrainingResponses
-from ._heterogeneity import RealResponse, ResponseHeterogeneity
 from ._input import FEWEST_CELLS, Matrix
-from ._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
+from ._response import MIN_CELLS, Called, GeneTests, RealResponse, ResponseHeterogeneity, Vector, mean_expression
 from ._space import ExpressionSpace
 
 BASELINES = (
@@ -52,7 +51,6 @@ class Outcome(NamedTuple):
     real: Vector  # change of the reference against control
     predicted: Vector
     disjoint: tuple[Vector, Vector]  # real and predicted changes against disjoint halves of the control
-    against_perturbed: tuple[Vector, Vector]  # disjoint changes less the mean training change; NaN if there is none
     tests: GeneTests  # tests of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
     own: int  # row of this condition in `siblings`
@@ -69,7 +67,6 @@ def _of_responding(direction: Direction, score: Callable[[Vector, Vector, Called
 
 RESPONSE_METRICS: dict[str, Metric] = {
     "pearson_delta": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.disjoint)),
-    "pearson_delta_perturbed": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.against_perturbed)),
     "weighted_mse": _metric("lower", 0.0, lambda r: scores.weighted_mse(r.real, r.predicted, r.tests.t)),
     "discrimination": _metric("higher", 1.0, lambda r: scores.discrimination_score(r.siblings, r.predicted, r.own)),
     "de_overlap": _metric("higher", 1.0, lambda r: scores.de_overlap(r.real, r.predicted)),
@@ -136,15 +133,14 @@ def perturbation_report(
     All baselines but the last start from control cells and their library sizes. Predictions should do so, too:
     predicting from the perturbed cells, or at their library sizes, scores reconstruction.
 
-    Metrics: `pearson_delta`, also less the mean change of the training perturbations (``"pearson_delta_perturbed"``),
-    both with disjoint halves of the control cells as references of real and predicted changes, because a shared
-    reference correlates even random predictions (predicted cells with names of the second half are left out here);
-    ``"weighted_mse"``, weighted by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other
-    conditions of the context with a larger cosine; ``"de_overlap"`` of the 100 genes with the largest changes; over
-    responding genes, ``"de_pr_auc"`` (average precision of their detection), ``"sign_agreement"`` and, for at least ten
-    genes, ``"fold_change_spearman"`` and ``"fold_change_slope"`` (below 1 if attenuated); `response_heterogeneity`
-    (``"response_spread"``, ``"non_responders_error"``); and in principal components `energy_distance`, `wasserstein`
-    and ``"c2st_auc"`` (`classifier_auc`).
+    Metrics: `pearson_delta`, with disjoint halves of the control cells as references of real and predicted changes,
+    because a shared reference correlates even random predictions (predicted cells with names of the second half are
+    left out here); ``"weighted_mse"``, weighted by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the
+    fraction of other conditions of the context with a larger cosine; ``"de_overlap"`` of the 100 genes with the largest
+    changes; over responding genes, ``"de_pr_auc"`` (average precision of their detection), ``"sign_agreement"`` and,
+    for at least ten genes, ``"fold_change_spearman"`` and ``"fold_change_slope"`` (below 1 if attenuated);
+    `response_heterogeneity` (``"response_spread"``, ``"non_responders_error"``); and in principal components
+    `energy_distance`, `wasserstein` and ``"c2st_auc"`` (`classifier_auc`).
 
     Parameters
     ----------
@@ -253,14 +249,12 @@ def perturbation_report(
             sides = reference.counts, controls.cells.counts
             responses = RealResponse(*sides, tests.significant, seed)
             change, siblings = held_out.changes[condition], held_out.responses(condition)
-            disjoint, trained = held_out.means[condition] - controls.halves[1], shifts.get("train_mean", np.nan)
+            disjoint = held_out.means[condition] - controls.halves[1]
             for name, cells in predicted.items():
                 n_cells = len(reference.pcs), len(cells.pcs)
                 key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
-                both = disjoint, cells.disjoint
-                against = disjoint - trained, cells.disjoint - trained
                 heterogeneity = cache(partial(responses.compare, cells.counts, cells.shift))
-                response = Outcome(change, cells.change, both, against, tests, *siblings, heterogeneity)
+                response = Outcome(change, cells.change, (disjoint, cells.disjoint), tests, *siblings, heterogeneity)
                 yield key, settings.pair(reference, Sample(cells.pcs), min(n_cells), (seed, seed), response)
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)

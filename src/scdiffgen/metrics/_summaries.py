@@ -1,6 +1,6 @@
 """Data of figures: summaries of genes and library sizes, joint embeddings, and ROC curves."""
 
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -56,8 +56,6 @@ def gene_correlations(
     real: CountsLike, generated: CountsLike, n_genes: int, *, layer: str | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Correlate log-normalised expression of the most variable real genes in each sample; 0 for constant genes."""
-    if n_genes < 2:
-        raise ValueError(f"`n_genes` is {n_genes}: pass at least 2.")
     x, y = (log_normalise(counts, dtype=np.float32) for counts in _sides(real, generated, layer, 3).values())
     genes = most_variable(gene_moments(x, unit_weights(x.shape[0]))["variance"][0], n_genes)
     names = gene_names(real)
@@ -78,8 +76,6 @@ def joint_embedding(
 ) -> pd.DataFrame:
     """Embed equally many real and generated cells in one UMAP or PCA: ``source``, ``cell`` and ``group`` per cell."""
     # Components are fitted on both sides: components of real cells alone fit their noise and separate the sides.
-    if basis not in get_args(Basis):
-        raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
     sides = as_count_pair(real, generated, layer=layer)
     n = min(max_cells, *(side.shape[0] for side in sides))
     if n < FEWEST_CELLS:

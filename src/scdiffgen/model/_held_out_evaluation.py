@@ -76,10 +76,9 @@ def evaluated_held_out(
 ) -> HeldOutEvaluation:
     """Compare held-out cells with matched samples, whose library sizes are drawn as in ``generate``."""
     from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
-    from scdiffgen.metrics._comparison import HEADLINES, Settings
+    from scdiffgen.metrics._comparison import HEADLINES, Comparison, Settings
     from scdiffgen.metrics._evaluate import evaluated
-    from scdiffgen.metrics._programs import program_weights, programs_of
-    from scdiffgen.metrics._samples import prepare
+    from scdiffgen.metrics._spread import program_weights, programs_of
 
     seed = generator.initial_seed()
     names = pd.Series(symbols_of(registered(model), gene_symbols), registered(model).var_names)[gene_names(model)]
@@ -106,9 +105,9 @@ def evaluated_held_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
-        prepared = prepare(real, generated, train, "label", settings)
-        scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
-        scored = None if programs is None else programs_of(prepared, "label", programs, settings)
+        comparison = Comparison.of(real, generated, train, "label", settings)
+        scores = evaluated(comparison, HEADLINES, SOURCES, silent=silent)
+        scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
     remarks = remarks_on(likelihood, scores, n_cells, scored)
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
@@ -138,8 +137,7 @@ def remarks_on(
     likelihood: pd.DataFrame, scores: Evaluation, n_cells: Mapping[str, int], programs: pd.DataFrame | None = None
 ) -> list[str]:
     """Write remarks on notable results, given the number of held-out cells of each label."""
-    from scdiffgen.metrics._evaluation import WORSE
-    from scdiffgen.metrics._score_verdicts import TOO_FEW
+    from scdiffgen.metrics._evaluate import TOO_FEW, WORSE
 
     remarks, n_all = [], sum(n_cells.values())
     if n_all < ENOUGH_CELLS:

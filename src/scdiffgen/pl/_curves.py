@@ -1,17 +1,21 @@
-"""Curves of training losses and dose responses."""
+"""Curves of losses, dose responses and power, and intervals of membership inference attacks."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from scdiffgen._arguments import check_choice
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
+from scdiffgen.pl._figure import BLUE, GREY, ORANGE, VERMILION, Ax, Names, Save, Show, finish, panels, plain
 
 MOST_GENES = 12  # number of panels unless genes are named
+OFFSETS = (-0.25, 0.0, 0.25)  # of the attacks within a row
 
 
 @shared_docs
@@ -168,3 +172,106 @@ def _scale(axis: Axes, doses: np.ndarray, *, with_zero: bool) -> None:
         axis.set_xlim(lowest / margin, highest * margin)
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_xticks([], minor=True)
+
+
+@shared_docs
+def power_curves(
+    table: pd.DataFrame,
+    x: Literal["n_donors", "n_cells"] = "n_donors",
+    *,
+    stratum: str = "all",
+    ncols: int = 3,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw power against donors or cells, one line per fold change (decreases dashed) with its interval.
+
+    Parameters
+    ----------
+    table
+        Result of :func:`scdiffgen.tl.power_analysis`.
+    x
+        Column on the axis; each value of the other column has a panel. The dotted line is a power of 0.8.
+    stratum
+        Stratum of expression: ``"all"``, ``"low"``, ``"middle"`` or ``"high"``.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` or ``stratum`` is unknown, or ``ax`` is given for several panels.
+
+    Examples
+    --------
+    >>> from scdiffgen import tl
+    >>> table = tl.power_analysis(model, [1.0], n_donors=[2, 3], n_cells=[9], n_replicates=1, experiment={"n_steps": 4})
+    >>> axes = power_curves(table)
+    """
+    check_choice("x", x, ("n_donors", "n_cells"))
+    check_choice("stratum", stratum, table["stratum"].unique().tolist())
+    other, names = {"n_donors": ("n_cells", "cells"), "n_cells": ("n_donors", "donors")}[x]
+    by_panel = list(table[table["stratum"] == stratum].groupby(other))
+    axes = panels(len(by_panel), ncols, (3.2, 2.6), ax)
+    colours, sizes = plt.get_cmap("viridis"), pd.Index(np.unique(table["effect"].abs()))
+    for axis, (number, rows) in zip(axes, by_panel, strict=True):
+        for effect, line in rows.sort_values(x).groupby("effect"):
+            colour, style = colours(sizes.get_loc(abs(effect)) / len(sizes)), "o-" if effect > 0 else "o--"
+            axis.plot(line[x], line["power"], style, color=colour, markersize=3, label=f"{2**effect:.2g}-fold")
+            axis.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.2, linewidth=0)
+        axis.axhline(0.8, color=GREY, linestyle=":", linewidth=1)
+        axis.set(ylim=(-0.02, 1.02), xticks=sorted(rows[x].unique()))
+        axis.set_title(f"{number} {names} per {'donor' if x == 'n_donors' else 'arm'}", fontsize=9)
+        plain(axis, {"n_donors": "donors per arm", "n_cells": "cells per donor"}[x], "power")
+    axes[-1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return finish(axes, "power_curves", show, save)
+
+
+@shared_docs
+def membership_inference(
+    attacks: pd.DataFrame | Mapping[str, pd.DataFrame],
+    level: Literal["cell", "donor"] = "cell",
+    *,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> Axes:
+    """Draw the success of membership inference attacks on training cells: AUC with 95 % intervals.
+
+    Grey intervals are controls, with real cells in place of generated ones. An interval above 0.5 (dotted), beside a
+    control at 0.5, shows that the generated cells disclose training cells.
+
+    Parameters
+    ----------
+    attacks
+        Result of :func:`scdiffgen.metrics.membership_inference`, or several results by name, one a row.
+    level
+        Whether single cells or whole donors are attacked.
+
+    Raises
+    ------
+    ValueError
+        If a table lacks the level.
+
+    Examples
+    --------
+    >>> from scdiffgen.metrics import membership_inference as attack
+    >>> axis = membership_inference(attack(adata[:300], adata[300:], adata[:300], layer="counts"))
+    """
+    tables = dict(attacks) if isinstance(attacks, Mapping) else {"generated cells": attacks}
+    for table in tables.values():
+        check_choice("level", level, table.index.unique("level").tolist())
+    (axis,) = panels(1, 1, (4.6, 0.9 + 0.6 * len(tables)), ax)
+    for position, table in enumerate(tables.values()):
+        rows = table.loc[level]
+        for offset, colour, (attack, row) in zip(OFFSETS, (BLUE, ORANGE, VERMILION), rows.iterrows(), strict=True):
+            for name, shade, below in (("auc", colour, 0.0), ("control", "0.75", 0.08)):
+                y = position + offset + below
+                axis.hlines(y, row[f"{name}_low"], row[f"{name}_high"], color=shade, linewidth=1.5)
+                label = None if position else attack if name == "auc" else "control" if offset > 0 else None
+                axis.plot(row[name], y, "o", color=shade, markersize=4, label=label)
+    axis.axvline(0.5, color=GREY, linestyle=":", linewidth=1)
+    axis.set(xlim=(min(0.4, axis.get_xlim()[0]), 1.02), ylim=(len(tables) - 0.5, -0.5))
+    plain(axis, f"AUC of attacks on {level}s", "")
+    axis.set_yticks(range(len(tables)), [*tables], fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return finish(axis, "membership_inference", show, save)

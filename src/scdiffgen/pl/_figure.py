@@ -1,27 +1,40 @@
-"""Shared parts of figures: panels, axes, colours, and showing and saving as in scanpy."""
+"""Shared parts of figures: panels, axes, colours, groups of cells, and showing and saving as in scanpy."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from textwrap import fill
+from typing import Any, TypeVar, cast
 
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
-from matplotlib.figure import Figure
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
 
 Ax = Axes | None  # types of `ax`, `show` and `save` of all figures
 Show = bool | None
 Save = str | Path | bool | None
 Names = Sequence[str] | None  # tokens or genes
 Drawn = TypeVar("Drawn", Axes, list[Axes])
-
 BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, colour-blind safe
 GREY = "#4D4D4D"
 DIVERGING = "RdBu_r"
+SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor", "fontsize": 8}  # names of columns
 DPI = 150
 NAME_LETTERS = 30  # longer names are shortened in the middle
+
+SOURCES = {"real": BLUE, "generated": ORANGE}
+OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
+LABEL_LETTERS = 32  # letters of a group per line of a legend
+ROWS, COLUMN_INCHES = 18, 2.4  # rows and width of a column of a legend
+Colour = str | tuple[float, float, float]
 
 
 def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None) -> list[Axes]:
@@ -118,3 +131,49 @@ def shortened(name: str) -> str:
     """Shorten a long name to its first and last letters."""
     half = (NAME_LETTERS - 1) // 2
     return name if len(name) <= NAME_LETTERS else f"{name[:half]}…{name[-half:]}"
+
+
+def group_colours(n_groups: int) -> list[Colour]:
+    """Return group_colours of Okabe and Ito, then darker and lighter shades."""
+    plain = np.array([to_rgb(colour) for colour in OKABE_ITO])
+    shades = np.concatenate([plain, 0.6 * plain, 1 - 0.45 * (1 - plain)])
+    return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Test whether groups are too many to distinguish by colour alone."""
+    return len(names) > len(OKABE_ITO)
+
+
+def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
+    """Create legend entries."""
+    return [
+        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
+        for colour, label in zip(shades, labels, strict=True)
+    ]
+
+
+def legend_inches(names: Sequence[str]) -> float:
+    """Compute the width of the legend of groups."""
+    return COLUMN_INCHES * -(-len(names) // ROWS)
+
+
+def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
+    """Add a legend of groups next to a figure, with numbers for numbered groups."""
+    labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
+    figure.legend(
+        handles=dots(group_colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        ncols=-(-len(names) // ROWS),
+        frameon=False,
+        fontsize=7,
+        handletextpad=0.2,
+        columnspacing=1.0,
+        loc="outside right center",
+    )
+
+
+def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
+    """Write the number_groups of every group at the median of its points."""
+    for name, (x, y) in pd.DataFrame(points).groupby(groups).median().iterrows():
+        text = axis.text(x, y, str(list(names).index(name) + 1), ha="center", va="center", fontsize=7)
+        text.set_path_effects([withStroke(linewidth=2, foreground="white")])

@@ -4,17 +4,21 @@ Functions of tokens read the results that :meth:`~scdiffgen.model.TokenDiffusion
 """
 
 from scdiffgen.tl._ablation import ablate_token
-from scdiffgen.tl._associations import token_associations
 from scdiffgen.tl._experiments import simulate_experiment
-from scdiffgen.tl._gene_set_tests import enrich_tokens
-from scdiffgen.tl._power import power
-from scdiffgen.tl._token_lists import annotate_tokens, rank_token_genes, token_similarity
+from scdiffgen.tl._power import power_analysis
+from scdiffgen.tl._token_tables import (
+    annotate_tokens,
+    enrich_tokens,
+    rank_token_genes,
+    token_associations,
+    token_similarity,
+)
 
 __all__ = [
     "ablate_token",
     "annotate_tokens",
     "enrich_tokens",
-    "power",
+    "power_analysis",
     "rank_token_genes",
     "simulate_experiment",
     "token_associations",

@@ -1,4 +1,4 @@
-"""Genes of tokens: loadings, and contributions to one gene of one cell."""
+"""Figures of tokens: genes, contributions to one gene of one cell, groups of cells, and an embedding."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -7,12 +7,28 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm, Normalize
 
 from scdiffgen._names import symbols_of
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen._stored_tokens import chosen_tokens, stored_about_tokens, token_labels
+from scdiffgen._stored_tokens import chosen_tokens, group_column, stored_about_tokens, token_activation, token_labels
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
-from scdiffgen.pl._figure import BLUE, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
+from scdiffgen.pl._figure import (
+    BLUE,
+    DIVERGING,
+    GREY,
+    SLANTED,
+    VERMILION,
+    Ax,
+    Names,
+    Save,
+    Show,
+    colour_bar,
+    finish,
+    panels,
+    shortened,
+    unticked,
+)
 
 UP, DOWN, TOTAL = VERMILION, BLUE, GREY
 
@@ -153,3 +169,89 @@ def _terms(contributions: AnnData, cell: str, gene: str, genes: pd.Index, n_term
     others = pd.Series({f"{len(rest)} others": rest.sum()} if len(rest) else {}, dtype=float)
     first = pd.Series({"average cell": contributions.var["baseline"].iloc[place[1]]})
     return pd.concat([first, drawn, others, pd.Series({"this cell": 0.0})]).astype(float)
+
+
+@shared_docs
+def token_heatmap(
+    adata: AnnData, groupby: str, tokens: Names = None, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the mean activation of tokens (rows) in groups of cells (columns).
+
+    Parameters
+    ----------
+    {stored}
+    {token_groups}
+
+    Raises
+    ------
+    TypeError
+        If ``groupby`` is not the name of one column.
+    ValueError
+        If there is no such column, it is continuous (more than 100 distinct fractional numbers), or a token is unknown.
+
+    Examples
+    --------
+    >>> axis = token_heatmap(adata, "cell_type")
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    means = token_activation(adata)[chosen].groupby(group_column(adata, groupby), observed=True).mean()
+    row = 0.22 if len(chosen) <= 32 else 0.15
+    longest = max(len(str(name)) for name in [*labels, *means.index])
+    size = (1.6 + 0.22 * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
+    (axis,) = panels(1, 1, size, ax)
+    image = axis.imshow(means.T, cmap=DIVERGING, norm=CenteredNorm(), aspect="auto", interpolation="nearest")
+    axis.set_xticks(range(len(means)), means.index, **SLANTED)
+    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if len(chosen) <= 32 else 7)
+    axis.tick_params(length=0)
+    shrink = min(1.0, 2.0 / (row * len(chosen)))
+    colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
+    return finish(axis, "token_heatmap", show, save)
+
+
+@shared_docs
+def token_embedding(
+    adata: AnnData,
+    tokens: Names = None,
+    basis: str = "umap",
+    *,
+    ncols: int = 4,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw token activations on an embedding of the cells, one panel per token.
+
+    Parameters
+    ----------
+    {stored}
+    basis
+        Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
+
+    Raises
+    ------
+    ValueError
+        If ``adata.obsm`` has no such embedding, or a token is unknown.
+
+    Examples
+    --------
+    >>> axes = token_embedding(adata, ["token_1"])
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    key = basis if basis in adata.obsm else f"X_{basis}"
+    if key not in adata.obsm:
+        raise ValueError(f"`basis` is {basis!r}: choose from {list(adata.obsm)}, or run `sc.tl.umap`.")
+    axes = panels(len(chosen), ncols, (2.7, 2.4), ax)
+    activation = token_activation(adata)[chosen].to_numpy()
+    limits = np.quantile(np.abs(activation), 0.99, axis=0)
+    points = np.asarray(adata.obsm[key])[:, :2]
+    size = min(12.0, 12_000 / len(points))
+    name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
+    for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
+        order = np.argsort(np.abs(values))
+        x, y = points[order].T
+        colours, norm = values[order], Normalize(-limit, limit)
+        drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
+        axis.set_title(fill(label, 28), fontsize=10)
+        unticked(axis, f"{name}1", f"{name}2")
+        colour_bar(drawn, axis, shrink=0.7, aspect=12)
+    return finish(axes, "token_embedding", show, save)
