@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tracemalloc
 import warnings
 
 import anndata as ad
@@ -247,3 +248,28 @@ def test_the_side_that_is_not_counts_is_named_with_its_layer(cells, side) -> Non
     if side == "real":
         with pytest.raises(ValueError, match="`real` holds"):
             metrics.evaluate(sides["real"], sides["generated"], layer="raw", metrics="mmd", **FAST)
+
+
+N_GENES = 3000
+
+
+def random_counts(n_cells: int, seed: int) -> sparse.csr_matrix:
+    """One molecule each of some genes at random."""
+    return sparse.random(n_cells, N_GENES, 0.05, "csr", np.float32, random_state=seed, data_rvs=np.ones)
+
+
+def peak_and_inputs(n_cells: int) -> tuple[int, int]:
+    """Bytes at the peak of `evaluate`, above the inputs; and bytes of the inputs."""
+    sides = [random_counts(n_cells, seed) for seed in (0, 1)]
+    tracemalloc.start()
+    metrics.evaluate(*sides, metrics=["mmd", "recall", "gene_correlation"], n_pcs=5, max_cells=200, n_bootstrap=5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, sum(part.nbytes for side in sides for part in (side.data, side.indices, side.indptr))
+
+
+def test_more_cells_take_little_more_memory_than_they_are_large() -> None:
+    """Copies of all cells, or expression of all of them, would take several times as much, and dense cells more."""
+    peak_and_inputs(100)  # whatever is loaded at first use
+    (few, small), (many, large) = peak_and_inputs(3000), peak_and_inputs(9000)
+    assert many - few < 2 * (large - small)

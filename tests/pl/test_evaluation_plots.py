@@ -1,7 +1,6 @@
 """Figures of evaluation: what is drawn is what other libraries compute, legible for few and for many groups."""
 
 import warnings
-from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
@@ -364,17 +363,13 @@ def test_panels_are_drawn_into_given_axes_saved_and_shown(
     assert shown == [True]
 
 
-@pytest.mark.parametrize(("groupby", "n_columns"), [(None, 4), ("kind", 3)])
-def test_no_row_tears_a_panel_apart(real, generated, groupby: str | None, n_columns: int) -> None:
-    chosen = ["pca", "gene_correlation", "mean_variance", "mean_dropout", "library_size"]
-    axes = pl.evaluation(real, generated, groupby=groupby, panels=chosen)
-    assert list(axes)[0] == "pca" and ("pca_real" in axes) == (groupby is not None)
-    figure = axes["pca"].get_figure().figure
-    figure.canvas.draw()
-    places = {name: axis.get_window_extent() for name, axis in axes.items()}
-    assert places["correlation_real"].y0 == pytest.approx(places["correlation_generated"].y0)
-    assert max(Counter(round(place.y0, -2) for place in places.values()).values()) <= n_columns
-    assert figure.get_size_inches()[0] >= 3.3 * n_columns
+@pytest.mark.parametrize("groupby", [None, "kind"])
+def test_no_row_tears_a_panel_apart(real, generated, groupby: str | None) -> None:
+    chosen = ["library_size", "pca", "mean_variance", "mean_dropout", "gene_correlation"]
+    axes = pl.evaluation(real, generated, groupby=groupby, panels=[*chosen, "pca"])
+    axes["pca"].get_figure().figure.canvas.draw()
+    one, other = (axes[f"correlation_{side}"].get_window_extent() for side in ("real", "generated"))
+    assert one.y0 == pytest.approx(other.y0) and ("pca_real" in axes) == (groupby is not None)
 
 
 @pytest.mark.parametrize(

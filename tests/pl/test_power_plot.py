@@ -1,4 +1,4 @@
-"""The lines of a figure of power are those of its table."""
+"""Figures of power, and of membership inference attacks, show the numbers of their tables."""
 
 from itertools import product
 
@@ -38,3 +38,24 @@ def test_errors_name_argument_value_and_way_out(table: pd.DataFrame) -> None:
         pl.power_curves(table, "donors")
     with pytest.raises(ValueError, match=r"`stratum` is 'high': choose one of \['all', 'low'\]"):
         pl.power_curves(table, stratum="high")
+
+
+def attacks(level: str, auc: float) -> pd.DataFrame:
+    index = pd.MultiIndex.from_product(
+        [[level], ["distance", "density_ratio", "classifier"]], names=["level", "attack"]
+    )
+    found = pd.DataFrame({"auc": auc + 0.01 * np.arange(3), "control": 0.5 + 0.01 * np.arange(3)}, index)
+    return found.join((found - 0.05).add_suffix("_low")).join((found + 0.05).add_suffix("_high"))
+
+
+def test_each_attack_and_its_control_have_their_interval() -> None:
+    tables = {"copies": attacks("cell", 0.9), "generated": attacks("cell", 0.6)}
+    axis = pl.membership_inference(tables)
+    points = np.array([line.get_xydata()[0] for line in axis.lines if line.get_marker() == "o"])
+    expected = np.concatenate([found[["auc", "control"]].to_numpy().ravel() for found in tables.values()])
+    np.testing.assert_allclose(points[:, 0], expected)
+    assert (np.round(points[:, 1]) == np.repeat([0, 1], 6)).all()
+    ends = np.array([lines.get_paths()[0].vertices for lines in axis.collections])
+    np.testing.assert_allclose(ends[:, :, 0], expected[:, None] + [-0.05, 0.05])
+    with pytest.raises(ValueError, match=r"`level` is 'cell': choose one of \['donor'\]"):
+        pl.membership_inference(attacks("donor", 0.7))
