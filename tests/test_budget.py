@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import scvi
 from scripts import count_lines
 
 from scdiffgen import metrics
@@ -23,7 +24,7 @@ PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "dat
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
 MOST_LINES_OF_A_FILE = 600
-MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 9, 10, 32
+MOST_BASES, MOST_ARGUMENTS, MOST_METRICS, MOST_NAMES = 9, 10, 32, 76
 
 
 def short(path: Path) -> str:
@@ -69,6 +70,16 @@ def test_the_model_has_few_arguments() -> None:
 
 def test_there_are_few_metrics() -> None:
     assert len(metrics.__all__) <= MOST_METRICS, sorted(metrics.__all__)
+
+
+def test_users_learn_few_names() -> None:
+    packages = {name: importlib.import_module(f"scdiffgen.{name}") for name in PUBLIC}
+    exported = [f"{name}.{each}" for name, package in packages.items() for each in package.__all__]
+    names = [name for name in exported if name not in packages]  # `metrics.baselines` is a package
+    of_scvi_tools = {*dir(scvi.model.SCVI), *dir(scvi.model.TOTALVI)}
+    methods = [name for name in dir(TokenDiffusion) if name[0] != "_" and callable(getattr(TokenDiffusion, name))]
+    names += [name for name in methods if name not in of_scvi_tools]
+    assert len(names) <= MOST_NAMES, sorted(names)
 
 
 # A mixin of the model calls no private method of another mixin.
