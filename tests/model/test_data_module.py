@@ -361,7 +361,7 @@ def test_what_cannot_be_done() -> None:
         model.train(1, datamodule=cells, early_stopping=True, **QUIET)
     with pytest.raises(ValueError, match="already has training cells"):
         TokenDiffusion(adata, **SMALL).train(1, datamodule=cells, **QUIET)
-    with pytest.raises(ValueError, match="trained in stages"):
+    with pytest.raises(ValueError, match="supports training from a data module"):
         TokenDiffusion(registry=model.registry, process="latent", **SMALL).train(2, datamodule=cells, **QUIET)
     for registry in ({}, 3, {"field_registries": {}}):
         with pytest.raises(ValueError, match="`registry` .*load_registry"):

@@ -25,7 +25,7 @@ from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
-from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
+from ._model_access import gene_names, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Generating(BaseModelClass):
         0
         """
         require_training(self)
-        require_thinning(self, "deepen")
+        self.module.require("deepen", "adding molecules")
         if not (is_finite_number(factor) and factor >= 1):
             raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
         sampler = sampler_of(self, n_steps, batch_size)

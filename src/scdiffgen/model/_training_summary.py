@@ -28,7 +28,6 @@ from ._training_data import KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import (
     ResponseModel,
     build_response_model,
-    modality_sizes,
     number_edges,
     pseudobulks,
     without_treatment,
@@ -140,9 +139,7 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
 def response_model(model: BaseModelClass) -> ResponseModel | None:
     """Return the response model of the training cells; None without interventions or after genes were added."""
     summary, module = training_summary(model), model.module
-    is_same = all(
-        x is None or x.n_genes == n for x, n in zip(summary.pseudobulks, modality_sizes(module), strict=False)
-    )
+    is_same = all(x is None or x.n_genes == n for x, n in zip(summary.pseudobulks, module.blocks.sizes, strict=False))
     if not any(summary.pseudobulks) or not is_same:
         return None
     made_from, responses = getattr(model, "_responses", (None, None))
