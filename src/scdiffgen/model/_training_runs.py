@@ -85,7 +85,6 @@ def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[st
             "`datamodule`: the model already has training cells. Create a model without cells, "
             "`TokenDiffusion(registry=model.registry)`, or load it by `load(path, adata=False)`."
         )
-    model.module.require("train(datamodule=...)", "training from a data module")
     for name, value in split.items():
         if value is not None and name not in ("shuffle_set_split", "batch_size"):
             raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are already split. Leave it out.")

@@ -17,7 +17,7 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
-from scdiffgen.module import HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
+from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
@@ -172,7 +172,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     return order
 
 
-def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
+def _sort_tokens(module: DiffusionModule, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort tokens by explained variance; return the order and the token basis over the training cells."""
     moments = moments_in_training(data)
     order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")

@@ -165,7 +165,7 @@ class Code(nn.Module, ABC):
 class CountCode(Code):
     """Counts themselves, of one or several modalities."""
 
-    abilities = frozenset({"training from a data module", "gradients of tokens"})
+    abilities = frozenset({"gradients of tokens"})
 
     @torch.no_grad()
     def fit(self, cells: Batches, denoisers: Sequence[UrnDenoiser]) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
@@ -234,7 +236,7 @@ class DiffusionModule(BaseModuleClass):
         """Return the read-out from tokens to genes."""
         return self.code.readout(self.ema_denoiser)
 
-    def sort_tokens(self, order: Sequence[int]) -> None:
+    def sort_tokens(self, order: Sequence[int] | NDArray[np.intp]) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""
         self.code.sort_tokens(torch.as_tensor(order))
         for denoiser in self.denoisers:

@@ -22,7 +22,6 @@ Ability = Literal[
     "several modalities",
     "new genes",
     "new categories",
-    "training from a data module",
     "contributions of tokens",
     "fixed tokens",
     "gradients of tokens",
