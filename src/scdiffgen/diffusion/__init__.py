@@ -1,4 +1,7 @@
-"""Forward (corruption) and reverse (generation) processes, as functions of tensors and predictors."""
+"""Mathematics of corruption and generation, as functions of tensors and predictors.
+
+Molecules are removed in ``_thinning`` and drawn in ``_molecules``; noise is added and removed in ``_gaussian``.
+"""
 
 from ._blocks import Blocks
 from ._draws import Rng, couple_molecules

@@ -1,4 +1,8 @@
-"""The module of all processes (:class:`DiffusionModule`), its parts by name in ``PROCESSES``, and token statistics."""
+"""One module for all processes (:class:`DiffusionModule`), and token statistics.
+
+Read ``_processes`` (the table of processes), ``_diffusion_module`` (training, sampling and reading), ``_paths``
+(corruption and its reversal), ``_denoisers`` (conditions and networks) and ``_count_code`` (codes) in this order.
+"""
 
 from ._count_code import Code, CountCode
 from ._denoisers import UNGUIDED, Blueprint, Denoiser, Guidance, UrnDenoiser

@@ -76,11 +76,11 @@ class ScoreCode(Code):
         """Fit groups and factors to a sample of training cells, and initialise the denoisers by them."""
         counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
         together = sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
-        model, axes = self.fit_groups(*together, len(denoisers[0].axes))
+        model, axes = self.fit_tables(*together, len(denoisers[0].axes))
         for denoiser in denoisers:
             denoiser.start(model, axes)
 
-    def fit_groups(
+    def fit_tables(
         self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
     ) -> tuple[FactorModel, Array]:
         """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
