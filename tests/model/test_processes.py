@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from anndata import AnnData
 from masked_genes import MASKING
 from small_cells import simulated_cells, simulated_shares, trained_model
 
 from scdiffgen import tl
 from scdiffgen.model import LatentOptions, NetworkOptions, TokenDiffusion
+from scdiffgen.model._cells import Cells
+from scdiffgen.model._token_reader import TokenReader
 from scdiffgen.module import PROCESSES
 
 PLAN = {"lr": 0.01, "ema_decay": 0.95}
@@ -143,6 +146,20 @@ def test_latent_diffusion_learns_types_and_has_tokens(latent: TokenDiffusion) ->
     assert np.corrcoef(np.log(shares(turned)) - of_a, of_b - of_a)[0, 1] > 0.9
     assert latent.get_token_loadings().shape == (20, 2)
     assert latent.get_latent_representation(indices=[0, 1]).shape == (2, 4)
+
+
+def test_gradients_of_latent_tokens_are_differences_of_activations(latent: TokenDiffusion) -> None:
+    """At a tenth more of log1p(count) of the gene with the largest gradient, and the same library sizes."""
+    gradient = latent.get_token_loadings(method="gradient")["token_1"].to_numpy()
+    gene, reader, (counts, conditions) = int(np.abs(gradient).argmax()), TokenReader(latent), next(iter(Cells(latent)))
+    encoder, hidden_of = latent.module.code.encoder(latent.module.ema_denoiser, counts, conditions)
+    moved = counts.to_dense()
+    moved[:, gene] = torch.expm1(torch.log1p(moved[:, gene]) + 0.1)
+    before, after = (
+        reader.basis.activation(hidden_of(encoder.read(cells)).detach().numpy())[:, 0]
+        for cells in (counts, moved.to_sparse_csr())
+    )
+    assert (after - before).mean() / 0.1 == pytest.approx(gradient[gene], rel=0.1)
 
 
 def test_tokens_of_latent_diffusion_can_be_fixed(latent: TokenDiffusion) -> None:

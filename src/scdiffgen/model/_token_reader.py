@@ -50,8 +50,7 @@ class TokenReader:
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Average gradients ``(genes, tokens)`` of the activations over cells."""
-        denoiser = self.module.ema_denoiser
-        sums = [activation_gradient(denoiser, *batch, self.directions).cpu().numpy() for batch in cells]
+        sums = [activation_gradient(self.module, *batch, self.directions).cpu().numpy() for batch in cells]
         return (np.sum(sums, axis=0) / len(cells.indices)).T
 
     def contributions(self, cells: Cells, columns: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:

@@ -5,7 +5,7 @@ whole cells (``tokens``, ``expression``). Methods that need trained weights take
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_blocks
-from scdiffgen.nn import AdditiveReadout, NetworkSize
+from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
 from ._denoisers import AverageCell, Guidance, UrnDenoiser
 from ._linear_start import linear_model_of_blocks, start_linearly
@@ -143,6 +143,10 @@ class Code(nn.Module, ABC):
         """Compute hidden vectors of the read-out ``(cells, tokens, width)`` of whole cells."""
         return self.readout(denoiser).hidden(self.tokens(denoiser, counts, conditions))
 
+    def encoder(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+        """Return the encoder of counts, and the function from its sums to :meth:`hidden`."""
+        raise NotImplementedError
+
     def gene_scores(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute gene scores of whole cells (the sum over tokens, conditions and a bias), and those of conditions."""
         raise NotImplementedError
@@ -261,6 +265,11 @@ class CountCode(Code):
         if len(self.blocks.sizes) == 1:
             return weights
         return torch.cat([part - part.mean(2, keepdim=True) for part in weights.split(self.blocks.sizes, 2)], dim=2)
+
+    def encoder(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+        trunk, library = denoiser.network.trunk, self.blocks.library(counts)
+        conditioning = trunk.conditioning(library, library, *denoiser.embed_conditions(conditions))
+        return trunk.encoder, lambda sums: self.readout(denoiser).hidden(trunk(sums, conditioning))
 
     def gene_scores(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
         of_conditions = denoiser.condition_scores(conditions, denoiser.embed_conditions(conditions))

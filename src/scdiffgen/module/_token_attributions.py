@@ -7,7 +7,6 @@ from torch import Tensor
 
 from scdiffgen.diffusion import Blocks
 
-from ._denoisers import UrnDenoiser
 from ._diffusion_module import DiffusionModule
 from ._process_options import Given
 
@@ -39,18 +38,15 @@ def _centred(scores: Tensor, blocks: Blocks) -> Tensor:
     return torch.cat(parts, dim=-1)
 
 
-def activation_gradient(denoiser: UrnDenoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
+def activation_gradient(module: DiffusionModule, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Differentiate activations along ``directions`` by ``log1p(counts)``, summed over cells ``(tokens, genes)``."""
-    network, encoder = denoiser.network, denoiser.network.trunk.encoder
+    encoder, hidden_of = module.code.encoder(module.ema_denoiser, counts, conditions)
     if encoder.functions is not None:
         raise ValueError(
             "An encoder that embeds expression has no gene weights: use `method='readout'`, or make and train "
             "a model with `expression_embedding=None`."
         )
-    library = denoiser.blocks.library(counts)
-    conditioning = network.trunk.conditioning(library, library, *denoiser.embed_conditions(conditions))
     sums = encoder.read(counts).detach().requires_grad_()
-    hidden = network.readout.hidden(network.trunk(sums, conditioning))
-    activation = torch.einsum("ctr,tr->t", hidden, directions)
+    activation = torch.einsum("ctr,tr->t", hidden_of(sums), directions)
     gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
     return torch.stack(gradients) @ encoder.weight.T

@@ -1,6 +1,6 @@
 """Code of latent diffusion: the concatenated tokens of an autoencoder, which is trained first and then frozen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from scdiffgen._codes import distinct_rows
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy
-from scdiffgen.nn import AdditiveReadout, NetworkSize
+from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 from scdiffgen.normal_scores import ReferenceDistribution
 
 from ._count_code import VECTORS, Batches, Code, TrainingCells, gene_frequencies
@@ -23,7 +23,7 @@ from ._token_order import permute_tokens
 class TokenCode(Code):
     """Standardised tokens of the autoencoder, which the denoiser holds."""
 
-    abilities = frozenset({"new categories", "contributions of tokens", "fixed tokens"})
+    abilities = frozenset({"new categories", "contributions of tokens", "fixed tokens", "gradients of tokens"})
     kept = 0.0
 
     mean: Tensor  # (length,)
@@ -125,6 +125,10 @@ class TokenCode(Code):
 
     def hidden(self, denoiser: TokenDenoiser, counts: Tensor, conditions: Given) -> Tensor:
         return denoiser.autoencoder.hidden(self.tokens(denoiser, counts, conditions))
+
+    def encoder(self, denoiser: TokenDenoiser, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+        autoencoder, library = denoiser.autoencoder, self.blocks.library(counts)
+        return autoencoder.encoder, lambda sums: autoencoder.hidden(autoencoder.encode_sums(sums, library))
 
     def gene_scores(
         self, denoiser: TokenDenoiser, counts: Tensor, conditions: Given
