@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from benchmarks._data import LABEL, Split
 from benchmarks._models import Method
 from benchmarks._tables import markdown
-from scdiffgen.diffusion import _samplers
+from scdiffgen.diffusion import _molecules
 from scdiffgen.model import TokenDiffusion
 
 KINDS = {
@@ -50,9 +50,9 @@ def where_time_goes(split: Split, generate: Callable[[TokenDiffusion], Method]) 
 
 def shares(work: Callable[[], Any]) -> dict[str, float]:
     """Share of each kind of the processor's time in PyTorch, that time, and operations of matrix products."""
-    from_urns = record_function("from_urns")(_samplers.add_from_urns)  # compiled, so that the profiler would not see it
+    from_urns = record_function("from_urns")(_molecules.add_from_urns)  # compiled, which a profiler does not see
     with (
-        mock.patch.object(_samplers, "add_from_urns", from_urns),
+        mock.patch.object(_molecules, "add_from_urns", from_urns),
         profile(activities=[ProfilerActivity.CPU], with_flops=True) as profiler,
     ):
         work()

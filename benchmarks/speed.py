@@ -22,7 +22,7 @@ from benchmarks._record import benchmark_parser, environment, output_folder, sta
 from benchmarks._scvi import scvi_methods
 from benchmarks._tables import Column, score_table
 from benchmarks._where_time_goes import where_time_goes
-from scdiffgen.diffusion import _samplers
+from scdiffgen.diffusion import _molecules
 from scdiffgen.model import TokenDiffusion
 
 STEPS = (8, 16, 32, 64)
@@ -124,7 +124,7 @@ def by_dense_rates(method: Method) -> Method:
     """The same method without the compiled pass over sparse cells."""
 
     def sample(labels: np.ndarray, seed: int) -> Any:
-        with mock.patch.object(_samplers, "UrnPrediction", type(None)):
+        with mock.patch.object(_molecules, "COMPILED_FOR", "none"):
             return method.sample(labels, seed)
 
     return replace(method, name=f"{method.name}, dense rates", sample=sample)

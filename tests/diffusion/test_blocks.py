@@ -17,13 +17,9 @@ from scdiffgen.diffusion import (
     Thinned,
     UrnPrediction,
     block_levels,
-    block_likelihood_bound,
-    block_loss,
     grow_molecules,
-    molecule_loss,
     side_by_side,
-    split_thinned,
-    thin_blocks,
+    thin,
     thin_to,
     without_blocks,
 )
@@ -64,8 +60,7 @@ def test_one_modality_is_the_urn() -> None:
     urn = UrnPrediction(prediction.log_rates, prediction.weights[0])
     torch.testing.assert_close(prediction.log_prob(counts.to_dense()), urn.log_prob(counts.to_dense()))
     thinned = thin_to(counts, torch.tensor([4, 0, 3]), seeded())
-    loss = block_loss(prediction, split_thinned(thinned, Blocks((5,))))
-    torch.testing.assert_close(loss[:, 0], molecule_loss(urn, thinned))
+    torch.testing.assert_close(prediction.loss(thinned), urn.loss(thinned))
 
 
 def test_sums_of_each_modality() -> None:
@@ -82,8 +77,8 @@ def test_the_bound_is_exact_for_a_product_of_dirichlet_multinomials(cell: list[i
     probability = [stats.multivariate_hypergeom.pmf(state, cell, sum(state)) / sum(cell) for state in states]
     left, whole = csr(states, stored_zeros=True), csr(np.tile(cell, (len(states), 1)), stored_zeros=True)
     rest = whole.values() - left.values()
-    thinned = split_thinned(Thinned(left, rest, rest, rest), BLOCKS)
-    bounds = block_likelihood_bound(two_urns(left, thinned.library), thinned, whole)
+    thinned = Thinned(left, rest, BLOCKS.library(left), BLOCKS.library(whole))
+    bounds = two_urns(left, thinned.library).bound(thinned, whole)
     exact = -sum(
         stats.dirichlet_multinomial.logpmf(part, alpha, sum(part))
         for part, alpha in zip((cell[:3], cell[3:]), ALPHA, strict=True)
@@ -124,7 +119,7 @@ def test_molecules_of_each_modality_are_thinned_by_its_level() -> None:
     n_cells, keep = 20_000, torch.tensor([[0.2, 0.9]])
     cell = np.array([[6, 3, 0, 8, 2]])
     counts = csr(np.tile(cell, (n_cells, 1)))
-    thinned = thin_blocks(counts, keep.expand(n_cells, 2), BLOCKS, seeded())
+    thinned = thin(counts, keep.expand(n_cells, 2), seeded(), BLOCKS)
     left = thinned.state.to_dense().numpy()
     p = np.array([0.2, 0.2, 0.2, 0.9, 0.9])
     np.testing.assert_allclose(left.mean(0), (cell * p)[0], atol=0.05)

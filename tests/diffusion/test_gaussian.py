@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, add_noise, error_weight, gaussian_loss, to_clean
+from scdiffgen.diffusion import (
+    SCHEDULES,
+    TIME_MAX,
+    TIME_MIN,
+    GaussianPrediction,
+    Noised,
+    Noisy,
+    add_noise,
+    precision_of,
+    to_clean,
+)
 from scdiffgen.diffusion._gaussian import to_noise
 
 KINDS = ("x0", "eps", "v")
@@ -36,7 +46,8 @@ def test_an_error_in_any_space_is_a_weight_times_that_of_the_data(name: str, kin
     noisy, wide = add_noise(CLEAN, NOISE, level), level.expand_as(CLEAN)
     truth = {"x0": CLEAN, "eps": NOISE, "v": wide.alpha_rate * CLEAN + wide.sigma_rate * NOISE}[kind]
     squared = (guess - truth).square().mean((1, 2))
-    loss = gaussian_loss(to_clean(guess, kind, noisy, level), CLEAN, error_weight(kind, level))
+    prediction = GaussianPrediction(to_clean(guess, kind, noisy, level), precision_of(kind, level))
+    loss = prediction.loss(Noised(CLEAN, Noisy(noisy, TIMES)))
     torch.testing.assert_close(loss, squared, rtol=1e-8, atol=0)
 
 
@@ -48,7 +59,7 @@ def test_both_ends_are_finite_in_single_precision(name: str, time: float) -> Non
     noisy = add_noise(clean, cells(1, torch.float32), level)
     for kind in KINDS:
         predicted = to_clean(guess, kind, noisy, level)
-        loss = gaussian_loss(predicted, clean, error_weight(kind, level)).sum()
+        loss = GaussianPrediction(predicted, precision_of(kind, level)).loss(Noised(clean, Noisy(noisy, time))).sum()
         (gradient,) = torch.autograd.grad(loss, guess)
         assert torch.isfinite(loss) and torch.isfinite(gradient).all()
         assert torch.isfinite(to_noise(predicted, noisy, level)).all()

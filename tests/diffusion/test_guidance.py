@@ -1,6 +1,6 @@
 """Guidance: its ends, and the straight line between them in log space."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -8,16 +8,23 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor
 
-from scdiffgen.diffusion import guide
+from scdiffgen.diffusion import MoleculePrediction, guide
 
 
-class Fixed(NamedTuple):
+@dataclass(frozen=True)
+class Fixed(MoleculePrediction):
     """A prediction that does not look at the state."""
 
     logits: Tensor
 
     def log_prob(self, state: Tensor) -> Tensor:
         return self.logits.log_softmax(1)
+
+    def rates_at(self, state: Tensor) -> Tensor:
+        return self.logits.exp()
+
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        raise NotImplementedError
 
 
 LOGITS = {name: torch.tensor(np.random.default_rng(i).normal(size=(4, 6))) for i, name in enumerate("uab")}

@@ -14,26 +14,27 @@ from scdiffgen.diffusion import (
     TIME_MAX,
     TIME_MIN,
     Denoise,
+    GaussianPrediction,
     even_log_snr,
     even_times,
-    guide_denoisers,
-    time_of_signal,
+    guide,
 )
-from scdiffgen.diffusion._ode_samplers import SAMPLERS, ancestral, ddim, dpm_solver
+from scdiffgen.diffusion._gaussian import SAMPLERS, ancestral, ddim, dpm_solver
 
 SOLVERS = {"ddim": ddim, "dpm_solver": dpm_solver}  # of the probability-flow equation, in both directions
 MEAN = torch.tensor([2.0, -1.0, 0.3], dtype=torch.float64)
 SPREAD = torch.tensor([0.5, 1.3, 0.1], dtype=torch.float64)
+ONE = torch.tensor(1.0)
 START = torch.tensor([[0.3, -1.2, 0.8], [-2.0, 0.1, 1.0]], dtype=torch.float64)
 
 
 def exact_denoiser(name: str, mean: Tensor = MEAN) -> Denoise:
     """The posterior mean of independent Gaussian data: linear regression of data on data plus noise."""
 
-    def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+    def denoise(noisy: Tensor, time: Tensor) -> GaussianPrediction:
         level = SCHEDULES[name](time)
         slope = level.alpha * SPREAD**2 / (level.alpha**2 * SPREAD**2 + level.sigma**2)
-        return mean + slope * (noisy - level.alpha * mean)
+        return GaussianPrediction(mean + slope * (noisy - level.alpha * mean), ONE)
 
     return denoise
 
@@ -68,7 +69,7 @@ def test_equal_ratios_of_signal_to_noise_end_at_the_same_data_under_every_schedu
     shares = torch.linspace(0.05, 0.95, 8, dtype=torch.float64)
     ends = {}
     for name, schedule in SCHEDULES.items():
-        times = time_of_signal(shares, schedule)
+        times = schedule.time_of_signal(shares)
         first, last = schedule(times[0]), schedule(times[-1])
         start = START * first.alpha  # the same state in units of the data
         ends[name] = solver(exact_denoiser(name), start, times, schedule) / last.alpha
@@ -86,7 +87,7 @@ def test_an_ancestral_step_draws_from_the_posterior_of_the_next_state(name: str)
     precision = 1 / after.sigma**2 + passed**2 / added
     mean = (after.alpha * clean / after.sigma**2 + passed * present / added) / precision
     drawn = ancestral(
-        lambda noisy, time: torch.full_like(noisy, clean),
+        lambda noisy, time: GaussianPrediction(torch.full_like(noisy, clean), ONE),
         torch.full((n,), present, dtype=torch.float64),
         grid(1, 0.7, 0.5),
         SCHEDULES[name],
@@ -110,16 +111,18 @@ def test_ancestral_sampling_draws_the_data() -> None:
 def test_the_whole_range_is_finite_in_single_precision(name: str, kind: str) -> None:
     noise = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     times, generator = torch.linspace(TIME_MAX, TIME_MIN, 9), torch.Generator().manual_seed(1)
-    ended = SAMPLERS[kind](lambda noisy, time: noisy.tanh(), noise, times, SCHEDULES[name], generator)
+    ended = SAMPLERS[kind](
+        lambda noisy, time: GaussianPrediction(noisy.tanh(), ONE), noise, times, SCHEDULES[name], generator
+    )
     assert ended.dtype == torch.float32 and torch.isfinite(ended).all()
 
 
 @pytest.mark.parametrize(("scale", "mean"), [(0.0, MEAN), (1.0, -MEAN), (2.5, -4 * MEAN)])
 def test_guidance_moves_along_the_line_between_two_denoisers(scale: float, mean: Tensor) -> None:
     """Denoisers of equal spread differ by a multiple of their means, so the guided one is that of another mean."""
-    guided = guide_denoisers(exact_denoiser("cosine"), [exact_denoiser("cosine", -MEAN)], [scale])
+    guided = guide(exact_denoiser("cosine"), [exact_denoiser("cosine", -MEAN)], [scale])
     time = torch.tensor(0.4, dtype=torch.float64)
-    torch.testing.assert_close(guided(START, time), exact_denoiser("cosine", mean)(START, time))
+    torch.testing.assert_close(guided(START, time).mean, exact_denoiser("cosine", mean)(START, time).mean)
 
 
 def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
@@ -127,12 +130,14 @@ def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
     schedule = SCHEDULES["cosine"]
 
     def share_of_variance(grid: Callable[..., Tensor], variance: float, solver: Any = dpm_solver) -> float:
-        def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+        def denoise(noisy: Tensor, time: Tensor) -> GaussianPrediction:
             level = schedule(time)
-            return level.alpha * variance / (level.alpha**2 * variance + level.sigma**2) * noisy
+            return GaussianPrediction(
+                level.alpha * variance / (level.alpha**2 * variance + level.sigma**2) * noisy, ONE
+            )
 
         times = grid(TIME_MAX, 32, schedule).double()
-        drawn = denoise(solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1])
+        drawn = denoise(solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1]).mean
         return float(drawn**2 / variance)
 
     variances = (0.05, 0.3, 1.0, 10.0, 30.0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from scdiffgen.diffusion import UrnPrediction, grow_molecules
-from scdiffgen.diffusion._samplers import molecule_schedule
+from scdiffgen.diffusion._molecules import molecule_schedule
 
 
 @pytest.fixture

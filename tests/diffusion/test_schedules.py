@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times, time_of_signal
+from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times
 from scdiffgen.diffusion._schedules import linear_schedule
 
 TIMES = torch.linspace(TIME_MIN, TIME_MAX, 41, dtype=torch.float64)
@@ -41,7 +41,7 @@ def test_noise_grows_from_almost_none_to_almost_all(name: str) -> None:
 @EVERY_SCHEDULE
 def test_the_time_of_a_share_of_signal_has_it(name: str) -> None:
     for share in (0.01, 0.3, 0.99):
-        level = SCHEDULES[name](time_of_signal(torch.tensor(share, dtype=torch.float64), SCHEDULES[name]))
+        level = SCHEDULES[name](SCHEDULES[name].time_of_signal(torch.tensor(share, dtype=torch.float64)))
         assert float(level.log_snr) == pytest.approx(np.log(share / (1 - share)), abs=1e-6)
 
 

@@ -19,11 +19,10 @@ from scdiffgen.diffusion import (
     grow_molecules,
     guide,
     likelihood_bound,
-    molecule_loss,
     thin_to,
 )
 from scdiffgen.diffusion._draws import draw_by_gamma, draw_from_urn
-from scdiffgen.diffusion._samplers import add_molecules
+from scdiffgen.diffusion._molecules import add_molecules
 
 ALPHA = np.array([0.4, 2.0, 1.1, 0.7])
 
@@ -48,7 +47,7 @@ def expected_loss(cell: np.ndarray, predictor: MoleculePredictor) -> float:
     probability = [stats.multivariate_hypergeom.pmf(state, cell, sum(state)) / cell.sum() for state in states]
     left, whole = csr(states, stored_zeros=True), csr(np.tile(cell, (len(states), 1)), stored_zeros=True)
     thinned = Thinned(left, whole.values() - left.values(), left.to_dense().sum(1), whole.to_dense().sum(1))
-    return float(molecule_loss(predictor(left, thinned.library), thinned) @ torch.tensor(probability).float())
+    return float(predictor(left, thinned.library).loss(thinned) @ torch.tensor(probability).float())
 
 
 @pytest.mark.parametrize("cell", [[2, 0, 3, 1], [1, 0, 0, 0], [0, 4, 1, 0]])
@@ -76,7 +75,7 @@ def test_draws_of_the_bound_are_unbiased() -> None:
     counts = csr(np.tile(cell, (n_draws, 1)))
     left = torch.randint(0, int(cell.sum()), (n_draws,), generator=generator)
     thinned = thin_to(counts, left, generator)
-    draws = likelihood_bound(molecule_loss(polya_urn(ALPHA)(thinned.state, thinned.library), thinned), counts).numpy()
+    draws = polya_urn(ALPHA)(thinned.state, thinned.library).bound(thinned, counts).numpy()
     exact = -stats.dirichlet_multinomial.logpmf(cell, ALPHA, cell.sum())
     assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws)
 
@@ -332,7 +331,7 @@ def test_a_whole_cell_has_no_loss_and_finite_gradients() -> None:
     log_rates = torch.zeros(2, 4, requires_grad=True)
     weights = torch.ones(4, requires_grad=True)
     whole = thin_to(counts, torch.tensor([3, 1]))
-    loss = molecule_loss(UrnPrediction(log_rates, weights), whole)
+    loss = UrnPrediction(log_rates, weights).loss(whole)
     loss.sum().backward()
     assert loss[0] == 0 and loss[1] > 0
     assert torch.isfinite(log_rates.grad).all() and torch.isfinite(weights.grad).all()

@@ -88,7 +88,7 @@ def no_work(*_: Any) -> None:
 def test_generation_checks_its_arguments_before_any_work(
     arguments: dict[str, Any], message: str, small: TokenDiffusion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scdiffgen.diffusion._samplers.add_molecules", no_work)
+    monkeypatch.setattr("scdiffgen.diffusion._molecules.add_molecules", no_work)
     with pytest.raises(ValueError, match=message):
         small.generate(**{"conditions": A, "n_cells": 2, **arguments})
 

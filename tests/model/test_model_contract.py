@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from anndata import AnnData
+from masked_genes import MASKING
 from model_contract import CHECKS, check_model
 from small_cells import SMALL
-from toy_process import MultinomialModule
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import PROCESSES
@@ -20,9 +20,9 @@ MODULES: dict[type, Any] = {}
 CALLS = itertools.count()
 
 
-@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent", "multinomial"])
+@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent", "masking"])
 def test_every_process_keeps_the_contract(process: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PROCESSES, MultinomialModule.process_name, MultinomialModule)
+    monkeypatch.setitem(PROCESSES, "masking", MASKING)
     check_model(TokenDiffusion, options={**SMALL, "process": process}, n_examples=2)
 
 

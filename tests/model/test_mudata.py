@@ -247,7 +247,7 @@ def test_what_needs_one_anndata_says_so(ask: Callable[[TokenDiffusion], Any], jo
 def test_other_processes_take_one_modality() -> None:
     mdata = paired()
     TokenDiffusion.setup_mudata(mdata)
-    with pytest.raises(ValueError, match="several modalities need the thinning process: pass 'thinning'"):
+    with pytest.raises(ValueError, match="supports several modalities, .* with `process='thinning'`"):
         TokenDiffusion(mdata, process="gaussian")
 
 

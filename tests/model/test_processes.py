@@ -1,16 +1,21 @@
-"""What users call is the same for every process, and a process of one's own takes a file and a line in the registry."""
+"""What users call is the same for every process, and a process of one's own takes a file and a row of the table."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from anndata import AnnData
+from masked_genes import MASKING
 from small_cells import simulated_cells, simulated_shares, trained_model
-from toy_process import MultinomialModule
 
+from scdiffgen import tl
 from scdiffgen.model import LatentOptions, NetworkOptions, TokenDiffusion
+from scdiffgen.model._cells import Cells
+from scdiffgen.model._token_reader import TokenReader
 from scdiffgen.module import PROCESSES
 
 PLAN = {"lr": 0.01, "ema_decay": 0.95}
@@ -24,9 +29,9 @@ def adata() -> AnnData:
 @pytest.fixture(scope="module")
 def model(adata: AnnData) -> Iterator[TokenDiffusion]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROCESSES, MultinomialModule.process_name, MultinomialModule)
+        patch.setitem(PROCESSES, "masking", MASKING)
         plan = {"lr": 0.02, "ema_decay": 0.9}
-        yield trained_model(adata, 60, process="multinomial", plan_kwargs=plan, labels_key="cell_type")
+        yield trained_model(adata, 60, process="masking", plan_kwargs=plan, labels_key="cell_type")
 
 
 def shares(cells: AnnData) -> np.ndarray:
@@ -36,23 +41,27 @@ def shares(cells: AnnData) -> np.ndarray:
 def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData) -> None:
     of_a, of_b = simulated_shares()
     assert len(model.history["train_loss"]) == 60
-    generated = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
-    np.testing.assert_allclose(shares(generated), of_b, atol=0.02)
-    apart = np.abs(of_b - of_a).sum()
-    guided = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, guidance_scale=2.0, seed=0)
-    assert np.abs(shares(guided) - of_a).sum() > 1.2 * apart
+    asked = {"n_cells": 200, "library_size": 500, "n_steps": 8, "seed": 0}
+    generated = model.generate({"cell_type": "b"}, **asked)
+    np.testing.assert_array_equal(generated.X.sum(1).A1, 500)
+    assert np.abs(shares(generated) - of_b).sum() < 0.25 * np.abs(of_a - of_b).sum()
+    plain, guided = (model.generate({"cell_type": "b"}, guidance_scale=scale, **asked) for scale in (1.0, 2.0))
+    towards = np.log((of_b + 0.01) / (of_a + 0.01))
+    assert (np.log(shares(guided) + 0.01) - np.log(shares(plain) + 0.01)) @ towards > 0
     turned = model.predict_perturbation(adata, {"cell_type": "b"}, indices=adata.obs["cell_type"] == "a", seed=0)
-    np.testing.assert_allclose(shares(turned), of_b, atol=0.02)
+    assert np.abs(shares(turned) - of_b).sum() < np.abs(shares(turned) - of_a).sum()
     np.testing.assert_array_equal(turned.X.sum(1).A1, adata[turned.obs_names].X.sum(1))
-    loadings = model.get_token_loadings(method="readout")["token_1"]  # up and down from the one type to the other
-    assert abs(np.corrcoef(loadings, np.log(of_b / of_a))[0, 1]) > 0.95
+    assert model.get_token_loadings(method="readout").shape == (20, 2)
+    np.testing.assert_allclose(model.get_normalized_expression(indices=[0]).sum(axis=1), 1, rtol=1e-5)
     model.write_back(adata, seed=0)
     assert adata.obsm["X_generated"].shape == adata.shape
 
 
-@pytest.mark.parametrize("call", ["get_nll", "deepen"])
-def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> None:
-    with pytest.raises(ValueError, match=f"`{call}` needs the thinning .* is 'multinomial': .* `process='thinning'`"):
+@pytest.mark.parametrize(("call", "ability"), [("get_nll", "likelihoods"), ("deepen", "adding molecules")])
+def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str, ability: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"`{call}` needs a process that supports {ability}, .* 'masking'.* `process='thinning'`"
+    ):
         getattr(model, call)()
 
 
@@ -80,11 +89,31 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
     assert 12 < treated.X[:, 0].mean() - before < 40
 
 
-def test_gaussian_diffusion_refuses_categories_without_a_group(gaussian: TokenDiffusion) -> None:
-    cells = simulated_cells(20)
-    cells.obs["cell_type"], cells.obs["guide"] = "new", "ctrl"
-    with pytest.raises(ValueError, match="`load_query_data with new categories` needs the thinning process"):
-        TokenDiffusion.load_query_data(cells, gaussian)
+def test_gaussian_diffusion_has_groups_of_new_types_before_they_are_trained_on(gaussian: TokenDiffusion) -> None:
+    cells = simulated_cells(120)
+    cells.obs["guide"] = "ctrl"
+    is_new = cells.obs["cell_type"].to_numpy() == "b"
+    cells.obs["cell_type"] = np.where(is_new, "new", "a")
+    cells.X[is_new] = cells.X[is_new][:, ::-1]
+    query = TokenDiffusion.load_query_data(cells, gaussian)
+    known, new = {"cell_type": "a", "guide": "ctrl"}, {"cell_type": "new", "guide": "ctrl"}
+    asked = {"n_cells": 200, "library_size": 500, "n_steps": 8, "seed": 0}
+    drawn = [np.log(shares(query.generate(conditions, **asked))) for conditions in (known, new)]
+    truth = [np.log(cells.X[rows].sum(0)) for rows in (~is_new, is_new)]
+    assert np.corrcoef(drawn[1] - drawn[0], truth[1] - truth[0])[0, 1] > 0.9
+    np.testing.assert_array_equal(drawn[0], np.log(shares(gaussian.generate(known, **asked))))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "latent"])
+def test_held_out_cells_and_contributions_need_no_likelihood(name: str, request: pytest.FixtureRequest) -> None:
+    model = request.getfixturevalue(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.evaluate_held_out(n_steps=4, silent=True)
+    assert found.likelihood is None and len(found.scores.frame) and found.remarks
+    parts = model.get_token_contributions(indices=[0, 1, 2])
+    total = sum(parts.layers[term] for term in parts.uns["terms"]) + parts.var["baseline"].to_numpy()
+    np.testing.assert_allclose(parts.X, total, rtol=1e-3, atol=1e-4)
 
 
 def test_gaussian_diffusion_has_tokens_and_expression(gaussian: TokenDiffusion) -> None:
@@ -100,19 +129,46 @@ def test_settings_that_are_of_no_process_are_refused(adata: AnnData) -> None:
         TokenDiffusion(adata, process={"prediction": "x0"})
 
 
-def test_latent_diffusion_learns_types_and_has_tokens() -> None:
-    cells, options = simulated_cells(200), LatentOptions(latent_dim=2)
-    model = trained_model(cells, 100, 50, process=options, plan_kwargs=PLAN, labels_key="cell_type")
+@pytest.fixture(scope="module")
+def latent() -> TokenDiffusion:
+    options = LatentOptions(latent_dim=2)
+    return trained_model(simulated_cells(200), 100, 50, process=options, plan_kwargs=PLAN, labels_key="cell_type")
+
+
+def test_latent_diffusion_learns_types_and_has_tokens(latent: TokenDiffusion) -> None:
     of_a, of_b = np.log(simulated_shares())
-    drawn = [model.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0) for name in "ab"]
+    drawn = [latent.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0) for name in "ab"]
     learned = np.log(shares(drawn[1])) - np.log(shares(drawn[0]))
     assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
-    turned = model.predict_perturbation(
-        cells, {"cell_type": "b"}, indices=cells.obs["cell_type"] == "a", keep=0.05, n_steps=12, seed=0
+    turned = latent.predict_perturbation(
+        None, {"cell_type": "b"}, indices=latent.adata.obs["cell_type"] == "a", keep=0.05, n_steps=12, seed=0
     )
     assert np.corrcoef(np.log(shares(turned)) - of_a, of_b - of_a)[0, 1] > 0.9
-    assert model.get_token_loadings().shape == (20, 2)
-    assert model.get_latent_representation(indices=[0, 1]).shape == (2, 4)
+    assert latent.get_token_loadings().shape == (20, 2)
+    assert latent.get_latent_representation(indices=[0, 1]).shape == (2, 4)
+
+
+def test_gradients_of_latent_tokens_are_differences_of_activations(latent: TokenDiffusion) -> None:
+    """At a tenth more of log1p(count) of the gene with the largest gradient, and the same library sizes."""
+    gradient = latent.get_token_loadings(method="gradient")["token_1"].to_numpy()
+    gene, reader, (counts, conditions) = int(np.abs(gradient).argmax()), TokenReader(latent), next(iter(Cells(latent)))
+    encoder, hidden_of = latent.module.code.encoder(latent.module.ema_denoiser, counts, conditions)
+    moved = counts.to_dense()
+    moved[:, gene] = torch.expm1(torch.log1p(moved[:, gene]) + 0.1)
+    before, after = (
+        reader.basis.activation(hidden_of(encoder.read(cells)).detach().numpy())[:, 0]
+        for cells in (counts, moved.to_sparse_csr())
+    )
+    assert (after - before).mean() / 0.1 == pytest.approx(gradient[gene], rel=0.1)
+
+
+def test_tokens_of_latent_diffusion_can_be_fixed(latent: TokenDiffusion) -> None:
+    """With all tokens fixed both types are the average cell; the model itself is not changed."""
+    both = latent.hold_tokens(["token_1", "token_2"]).get_normalized_expression(indices=[0, 1, 2, 3])
+    np.testing.assert_allclose(both, np.tile(both.iloc[0], (4, 1)), rtol=1e-4)
+    assert not np.allclose(latent.get_normalized_expression(indices=[0]), both.iloc[:1], rtol=0.1)
+    table = tl.ablate_token(latent, "token_1", latent.adata, "cell_type", n_steps=4)
+    assert set(table["group"]) == {"a", "b"} and table["score"].abs().max() > 0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from parts import category, chosen, number
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._options import ConditioningKind
 
@@ -31,7 +31,7 @@ def conditions() -> Conditions[Tensor]:
 
 
 @pytest.fixture
-def make_module() -> Callable[..., ThinningModule]:
+def make_module() -> Callable[..., DiffusionModule]:
     """A module whose weights are all random, the averaged ones other than the trained ones; or a fresh one."""
 
     def make(
@@ -41,10 +41,10 @@ def make_module() -> Callable[..., ThinningModule]:
         fresh: bool = False,
         conditioning: ConditioningKind = "adaln",
         **arguments: Any,
-    ) -> ThinningModule:
+    ) -> DiffusionModule:
         torch.manual_seed(0)
         options = NetworkOptions(conditioning=conditioning)
-        module = ThinningModule(n_genes, specs, replace(SIZE, readout_units=3, options=options), **arguments)
+        module = DiffusionModule(n_genes, specs, replace(SIZE, readout_units=3, options=options), **arguments)
         for weight in module.parameters():
             if not fresh:
                 torch.nn.init.normal_(weight, std=0.3)
@@ -54,10 +54,10 @@ def make_module() -> Callable[..., ThinningModule]:
 
 
 @pytest.fixture
-def make_multinomial(make_module: Callable[..., ThinningModule]) -> Callable[[np.ndarray], ThinningModule]:
+def make_multinomial(make_module: Callable[..., DiffusionModule]) -> Callable[[np.ndarray], DiffusionModule]:
     """A module that predicts given shares of the genes whatever it sees: tokens say nothing, and there is no urn."""
 
-    def make(shares: np.ndarray) -> ThinningModule:
+    def make(shares: np.ndarray) -> DiffusionModule:
         module = make_module(len(shares), ())
         for denoiser in (module.denoiser, module.ema_denoiser):
             readout = denoiser.network.readout

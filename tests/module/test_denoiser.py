@@ -11,12 +11,12 @@ from parts import category, chosen
 from torch import Tensor
 
 from scdiffgen.conditions import Condition, Conditions
-from scdiffgen.diffusion import Thinned, UrnPrediction, molecule_loss, thin
-from scdiffgen.module import Denoiser, ThinningModule
+from scdiffgen.diffusion import Thinned, UrnPrediction, thin
+from scdiffgen.module import DiffusionModule, UrnDenoiser
 from scdiffgen.nn._options import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
-Make = Callable[..., ThinningModule]
+Make = Callable[..., DiffusionModule]
 COUNTS = csr(np.random.default_rng(0).poisson(1.5, (4, 12)))
 
 
@@ -24,12 +24,12 @@ def thinned() -> Thinned:
     return thin(COUNTS, torch.full((4,), 0.5), torch.Generator().manual_seed(0))
 
 
-def predicted(denoiser: Denoiser, conditions: Conditions) -> UrnPrediction:
+def predicted(denoiser: UrnDenoiser, conditions: Conditions) -> UrnPrediction:
     corrupted = thinned()
     return denoiser.bind(conditions)(corrupted.state, corrupted.library)
 
 
-def log_odds(module: ThinningModule, conditions: Conditions) -> Tensor:
+def log_odds(module: DiffusionModule, conditions: Conditions) -> Tensor:
     """Log-rates against those of the first gene, the molecules there left aside."""
     with torch.no_grad():
         log_rates = predicted(module.denoiser, conditions).log_rates
@@ -100,5 +100,5 @@ def test_every_parameter_learns_within_three_steps(
     assert ("limit.log_limits" in weights) == is_deep
 
 
-def _loss(denoiser: Denoiser, conditions: Conditions) -> Tensor:
-    return molecule_loss(predicted(denoiser, conditions), thinned()).sum()
+def _loss(denoiser: UrnDenoiser, conditions: Conditions) -> Tensor:
+    return predicted(denoiser, conditions).loss(thinned()).sum()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import to_scipy
-from scdiffgen.module import GaussianModule, GaussianOptions
+from scdiffgen.module import DiffusionModule, GaussianOptions, Guidance
 from scdiffgen.normal_scores import FactorModel, ReferenceDistribution
 
 N_GENES = 13  # the last one holds the rest of the library size, so that others do not share it
@@ -45,10 +45,10 @@ def given(labels: list[int | None], drugs: list[Any] | None = None, doses: list[
     return Conditions({"cell_type": category(labels), **of_drugs}, len(labels))
 
 
-def made(*specs: ConditionSpec, n_cells: int = 3000, **options: Any) -> GaussianModule:
+def made(*specs: ConditionSpec, n_cells: int = 3000, **options: Any) -> DiffusionModule:
     """A module that starts from simulated cells: a gets drugs 0 and 1, b the first alone; it has no network yet."""
     torch.manual_seed(0)
-    module = GaussianModule(N_GENES, specs or (LABEL, DRUG), SIZE, process_options=GaussianOptions(**options))
+    module = DiffusionModule(N_GENES, specs or (LABEL, DRUG), SIZE, process=GaussianOptions(**options))
     labels = np.arange(n_cells) % 2
     drugs = np.where(labels == 0, np.arange(n_cells) // 2 % 3 - 1, np.arange(n_cells) // 2 % 2 - 1)
     parts = [[] if drug < 0 else [drug] for drug in drugs.tolist()]
@@ -59,20 +59,20 @@ def made(*specs: ConditionSpec, n_cells: int = 3000, **options: Any) -> Gaussian
 
 
 @pytest.fixture(scope="module")
-def module() -> GaussianModule:
+def module() -> DiffusionModule:
     return made()
 
 
-def mean_scores(module: GaussianModule, conditions: Conditions) -> np.ndarray:
-    return module.scores.frame(conditions.numpy(), np.random.default_rng(0), open_ended=True).means
+def mean_scores(module: DiffusionModule, conditions: Conditions) -> np.ndarray:
+    return module.code.frame(conditions.numpy(), np.random.default_rng(0), open_ended=True).means
 
 
-def test_the_denoiser_is_the_posterior_mean_of_a_normal_vector(module: GaussianModule) -> None:
+def test_the_denoiser_is_the_posterior_mean_of_a_normal_vector(module: DiffusionModule) -> None:
     """With one factor of equal loadings the approximation by one variance an axis is exact."""
     loadings, noisy = np.full((1, N_GENES), 0.6), torch.randn(4, N_GENES)
     denoiser, model = made(n_cells=40).denoiser, FactorModel(REFERENCE, loadings)
     denoiser.start(model, loadings / np.linalg.norm(loadings))
-    level = module.process.level(torch.tensor(0.4))
+    level = module.path.schedule(torch.tensor(0.4))
     covariance = np.full((N_GENES, N_GENES), 0.36) + 0.64 * np.eye(N_GENES)
     alpha, sigma = float(level.alpha), float(level.sigma)
     gain = alpha * covariance @ np.linalg.inv(alpha**2 * covariance + sigma**2 * np.eye(N_GENES))
@@ -96,15 +96,18 @@ def test_every_sampler_draws_the_covariance_of_the_factors(options: dict[str, st
     for denoiser in module.denoisers:
         denoiser.start(FactorModel(REFERENCE, loadings), loadings / np.linalg.norm(loadings))
     n_cells, n_steps = 4000, {"ddim": 128, "ancestral": 250}.get(options.get("sampler"), 32)
-    predictor = module.predictor(given([0] * n_cells, [[]] * n_cells), n_cells)
-    drawn = module.draw_vectors(
-        predictor, torch.full((n_cells,), LIBRARY), N_GENES, n_steps=n_steps, generator=seeded()
+    predict, library, generator = (
+        module.bind(given([0] * n_cells, [[]] * n_cells)),
+        torch.full((n_cells,), LIBRARY),
+        seeded(),
     )
+    start = module.path.start(library, N_GENES, generator)
+    drawn = module.path.reverse(predict, start, library, n_steps=n_steps, generator=generator)
     expected = loadings.T @ loadings + np.diag(1 - loadings[0] ** 2)
     np.testing.assert_allclose(np.cov(drawn.detach().numpy().T), expected, atol=0.1)
 
 
-def test_cells_before_training_are_those_of_the_simulation(module: GaussianModule) -> None:
+def test_cells_before_training_are_those_of_the_simulation(module: DiffusionModule) -> None:
     n_cells, library = 3000, torch.full((3000,), LIBRARY)
     drawn = module.generate(given([1] * n_cells, [[0]] * n_cells), library, n_steps=32, generator=seeded()).numpy()
     truth = simulated(np.ones(n_cells, dtype=int), np.zeros(n_cells, dtype=int), seed=9).to_dense().numpy()
@@ -115,7 +118,7 @@ def test_cells_before_training_are_those_of_the_simulation(module: GaussianModul
     assert found == pytest.approx(real, abs=0.08)
 
 
-def test_groups_have_their_means_and_others_those_of_the_nearest_group(module: GaussianModule) -> None:
+def test_groups_have_their_means_and_others_those_of_the_nearest_group(module: DiffusionModule) -> None:
     control, of_b, *of_drugs = mean_scores(module, given([0, 1, 0, 0], [[], [], [0], [1]]))
     for found, truth in zip((of_b, *of_drugs), EFFECTS[:3, :-1], strict=True):
         assert np.corrcoef((found - control)[:-1], truth)[0, 1] > 0.97
@@ -132,54 +135,54 @@ def test_dose_0_is_a_control() -> None:
     module.start_linearly([(counts, given([0] * n, drugs, doses))])
     control, zero, one = mean_scores(module, given([0] * 3, drugs[:3], doses[:3]))
     np.testing.assert_array_equal(zero, control)
-    assert one[2] - control[2] > 0.5 and sorted(module.scores.n_cells.tolist()) == [n // 3, 2 * n // 3]
+    assert one[2] - control[2] > 0.5 and sorted(module.code.n_cells.tolist()) == [n // 3, 2 * n // 3]
 
 
-def test_a_missing_label_is_drawn_as_often_as_it_is(module: GaussianModule) -> None:
+def test_a_missing_label_is_drawn_as_often_as_it_is(module: DiffusionModule) -> None:
     found = mean_scores(module, given([None] * 600, [[]] * 600))[:, 1]
     of_a, of_b = mean_scores(module, given([0, 1], [[], []]))[:, 1]
     is_b = np.isclose(found, of_b)
     assert (is_b | np.isclose(found, of_a)).all()
     assert is_b.mean() == pytest.approx(0.6, abs=0.08)  # 750 of 1,250 untreated cells
-    average = module.scores.frame(given([None], [[]]).numpy(), None).means[0, 1]
+    average = module.code.frame(given([None], [[]]).numpy(), None).means[0, 1]
     assert average == pytest.approx(0.6 * of_b + 0.4 * of_a, rel=1e-3)
 
 
 @pytest.mark.parametrize("scale", [2.0, {"cell_type": 2.0}, {"drug": 3.0}], ids=str)
-def test_guidance_multiplies_how_far_a_condition_moves_the_means(module: GaussianModule, scale: Any) -> None:
+def test_guidance_multiplies_how_far_a_condition_moves_the_means(module: DiffusionModule, scale: Any) -> None:
     conditions = given([1], [[0]])
     rest = conditions.without(scale if isinstance(scale, dict) else list(conditions))
-    plain = module.predictor(conditions, 1).frame(None).means
-    guided = module.predictor(conditions, 1, scale).frame(None).means
-    away = plain - module.scores.frame(rest.numpy(), None, open_ended=True).means
+    plain = module.code.guided_frame(conditions, None, Guidance()).means
+    guided = module.code.guided_frame(conditions, None, Guidance(scale)).means
+    away = plain - module.code.frame(rest.numpy(), None, open_ended=True).means
     np.testing.assert_allclose(guided, plain + (2.0 if "drug" in str(scale) else 1.0) * away, rtol=1e-6)
 
 
-def test_a_cell_under_its_own_conditions_stays_what_it_is(module: GaussianModule) -> None:
+def test_a_cell_under_its_own_conditions_stays_what_it_is(module: DiffusionModule) -> None:
     cells = simulated(np.array([0, 1, 1, 0]), np.array([-1, 0, -1, 1]))
     own = given([0, 1, 1, 0], [[], [0], [], [1]])
-    same = module.counterfactual(cells, own, module.predictor(own, 4), keep=None, n_steps=2, generator=seeded())
+    same = module.counterfactual(cells, own, own, keep=None, n_steps=2, generator=seeded())
     assert torch.equal(same, cells.to_dense())
     other = given([1, 1, 1, 1], [[], [0], [], [1]])
-    moved = module.counterfactual(cells, own, module.predictor(other, 4), keep=None, n_steps=2, generator=seeded())
+    moved = module.counterfactual(cells, own, other, keep=None, n_steps=2, generator=seeded())
     assert torch.equal(moved[1:3], cells.to_dense()[1:3])
     assert moved[[0, 3], 1].sum() > cells.to_dense()[[0, 3], 1].sum()
 
 
-def test_more_of_a_cell_is_kept_where_less_noise_is_added(module: GaussianModule) -> None:
+def test_more_of_a_cell_is_kept_where_less_noise_is_added(module: DiffusionModule) -> None:
     cells, own = simulated(np.arange(40) % 2, np.full(40, -1)), given([0, 1] * 20, [[]] * 40)
 
     def distance(keep: float) -> float:
-        drawn = module.counterfactual(cells, own, module.predictor(own, 40), keep=keep, n_steps=20, generator=seeded())
+        drawn = module.counterfactual(cells, own, own, keep=keep, n_steps=20, generator=seeded())
         return float((drawn.sqrt() - cells.to_dense().sqrt()).square().sum())
 
     assert distance(0.999) < 0.3 * distance(0.5) < 0.3 * distance(0.0)
 
 
-def test_scores_are_drawn_in_the_intervals_of_the_counts(module: GaussianModule) -> None:
+def test_scores_are_drawn_in_the_intervals_of_the_counts(module: DiffusionModule) -> None:
     cells, own = simulated(np.zeros(50, dtype=int), np.full(50, -1)), given([0] * 50, [[]] * 50)
-    frame, model = module.scores.frame(own.numpy(), None), module.scores.model()
-    drawn = module.scores.draw(to_scipy(cells), frame, np.random.default_rng(0), n_draws=300)
+    frame, model = module.code.frame(own.numpy(), None), module.code.model()
+    drawn = module.code.draw(to_scipy(cells), frame, np.random.default_rng(0), n_draws=300)
     for one in (drawn[:, 0], drawn[:, -1]):
         scores = frame.means + frame.deviations * one
         back = model.reference.to_counts(scores, cells.to_dense().sum(1).double().numpy())
@@ -208,10 +211,10 @@ def test_expression_is_near_the_shares_of_deep_cells() -> None:
     assert np.corrcoef(found.mean(0), cells.to_dense().numpy().mean(0))[0, 1] > 0.99
 
 
-def test_tokens_explain_the_factors(module: GaussianModule) -> None:
+def test_tokens_explain_the_factors(module: DiffusionModule) -> None:
     """Before training, hidden vectors times their weights are the scores that the factors say."""
     cells, own = simulated(np.zeros(50, dtype=int), np.full(50, -1)), given([0] * 50, [[]] * 50)
-    model, frame = module.scores.model(), module.scores.frame(own.numpy(), None)
+    model, frame = module.code.model(), module.code.frame(own.numpy(), None)
     expected = model.expect_scores(model.ends(to_scipy(cells), frame)) @ model.posterior()[0] @ model.loadings
     found = torch.einsum("ctr,trg->cg", module.hidden(cells, own), module.ema_denoiser.network.readout.loadings())
     assert np.corrcoef(found.numpy().ravel(), expected.ravel())[0, 1] > 0.99
@@ -230,8 +233,8 @@ def test_training_sees_draws_of_the_scores_and_validation_is_repeatable() -> Non
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_a_module_is_loaded_with_tables_of_any_length(module: GaussianModule) -> None:
-    other = GaussianModule(N_GENES, (LABEL, DRUG), SIZE).eval()
+def test_a_module_is_loaded_with_tables_of_any_length(module: DiffusionModule) -> None:
+    other = DiffusionModule(N_GENES, (LABEL, DRUG), SIZE, process="gaussian").eval()
     other.load_state_dict(module.state_dict())
     conditions, library = given([0, 1], [[0], []]), torch.full((2,), LIBRARY)
     first, again = (each.generate(conditions, library, n_steps=4, generator=seeded()) for each in (module, other))
@@ -239,14 +242,14 @@ def test_a_module_is_loaded_with_tables_of_any_length(module: GaussianModule) ->
 
 
 def test_every_kind_of_condition_and_none_at_all(conditions: Conditions[Tensor]) -> None:
-    module = GaussianModule(N_GENES, SPECS, SIZE).eval()
+    module = DiffusionModule(N_GENES, SPECS, SIZE, process="gaussian").eval()
     counts = simulated(np.zeros(4, dtype=int), np.full(4, -1))
     module.start_linearly([(counts, conditions)])
     library = torch.tensor([5.0, 90.0, 700.0, 2e4])
     drawn = module.generate(conditions, library, n_steps=8, generator=seeded())
     assert torch.equal(drawn, drawn.round()) and (drawn >= 0).all()
     assert (drawn[2:].sum(1) > drawn[0].sum()).all()
-    empty = GaussianModule(N_GENES, (), SIZE).eval()
+    empty = DiffusionModule(N_GENES, (), SIZE, process="gaussian").eval()
     empty.start_linearly([(counts, Conditions({}, 4))])
     assert empty.generate(Conditions({}, 2), library[:2], n_steps=4, generator=seeded()).shape == (2, N_GENES)
 

@@ -11,7 +11,7 @@ from parts import unconditional
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.module import LatentModule, LatentOptions
+from scdiffgen.module import DiffusionModule, Guidance, LatentOptions
 
 N_GENES = 12
 COUNTS = np.random.default_rng(0).poisson(np.geomspace(0.5, 40, N_GENES), (50, N_GENES)).astype(np.float32)
@@ -19,16 +19,16 @@ BATCH = {"X": csr(COUNTS), "labels": torch.arange(50)[:, None] % 3}
 ONE_CONDITION = SPECS[:1]
 
 
-def make(**options: Any) -> LatentModule:
+def make(**options: Any) -> DiffusionModule:
     torch.manual_seed(0)
-    module = LatentModule(N_GENES, ONE_CONDITION, SIZE, process_options=LatentOptions(latent_dim=3, **options))
+    module = DiffusionModule(N_GENES, ONE_CONDITION, SIZE, process=LatentOptions(latent_dim=3, **options))
     module.initialise([(csr(COUNTS), unconditional(50))])
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return module.eval()
 
 
-def begun(**options: Any) -> tuple[LatentModule, dict[str, Tensor]]:
+def begun(**options: Any) -> tuple[DiffusionModule, dict[str, Tensor]]:
     """A module in its second stage, and what is cached."""
     module = make(**options)
     cached = module.compute_once(BATCH)
@@ -46,9 +46,10 @@ def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count() -> Non
     module, cached = begun()
     assert "X" not in cached
     cells, conditions = module.unpack(cached)
-    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(len(module.mean)), atol=1e-5, rtol=0)
-    torch.testing.assert_close(cells.vector.std(0), torch.ones(len(module.mean)))
-    torch.testing.assert_close(cells.vector, module.to_vector(csr(COUNTS)))
+    coded, _ = module.code.encode_training(module.ema_denoiser, cells, conditions)
+    torch.testing.assert_close(coded.mean(0), torch.zeros(module.code.length), atol=1e-5, rtol=0)
+    torch.testing.assert_close(coded.std(0), torch.ones(module.code.length))
+    torch.testing.assert_close(coded, module.code.encode(module.ema_denoiser, csr(COUNTS), conditions, None))
     again = module.unpack(BATCH)
     assert torch.equal(conditions["cell_type"].ids, again[1]["cell_type"].ids)
     seen, unseen = (
@@ -84,8 +85,10 @@ def test_cells_are_drawn_from_the_likelihood_at_their_tokens() -> None:
     module, _ = begun()
     cell = csr(np.tile(COUNTS[:1], (4000, 1)))
     library = module.library(cell)
-    drawn = module.to_counts(module.to_vector(cell), library, torch.Generator().manual_seed(0))
-    expected = module.expression(cell, unconditional(4000)) * library[:, None]
+    nothing, generator = unconditional(4000), torch.Generator().manual_seed(0)
+    coded = module.code.encode(module.ema_denoiser, cell, nothing, generator)
+    drawn = module.code.decode(module.ema_denoiser, coded, library, nothing, generator, Guidance())
+    expected = module.expression(cell, nothing) * library[:, None]
     torch.testing.assert_close(drawn.mean(0), expected[0], rtol=0.02, atol=4 * float((expected[0].max() / 4000).sqrt()))
 
 
@@ -93,11 +96,11 @@ def test_guidance_leads_away_from_cells_of_which_nothing_is_given(
     conditions: Conditions[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, _ = begun()
-    monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
+    monkeypatch.setattr(module.code, "decode", lambda denoiser, coded, *_: coded)
 
     def drawn(scale: float) -> Tensor:
         given, generator = conditions.only(["cell_type"]), torch.Generator().manual_seed(0)
-        return module.generate(given, torch.full((4,), 500.0), guidance_scale=scale, n_steps=6, generator=generator)
+        return module.generate(given, torch.full((4,), 500.0), guidance=Guidance(scale), n_steps=6, generator=generator)
 
     once, thrice = drawn(1.0) - drawn(0.0), drawn(3.0) - drawn(0.0)
     assert once.abs().max() > 1e-3

@@ -22,10 +22,10 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import Blocks
 from scdiffgen.model import NetworkOptions, TokenDiffusion
-from scdiffgen.module import JointThinningModule, ThinningModule
+from scdiffgen.module import DiffusionModule
 from scdiffgen.module._linear_start import LinearModel, linear_model, linear_model_of_blocks, start_linearly, varimax
 
-Make = Callable[..., ThinningModule]
+Make = Callable[..., DiffusionModule]
 N_GENES = 40
 
 
@@ -130,7 +130,7 @@ def test_training_starts_at_the_average_cell_and_looks_along_the_axes(make_modul
     module.initialise(sample)
     module.start_linearly(sample)
     # What tokens say of whole cells, before their own molecules count: the shares of all molecules, half of one added.
-    prediction = module.predictor(unconditional(1000), 1000)(csr(counts), module.library(csr(counts)))
+    prediction = module.bind(unconditional(1000))(csr(counts), module.library(csr(counts)))
     average = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * N_GENES)
     shares = prediction.log_prob(torch.zeros(1000, N_GENES)).exp().detach()
     np.testing.assert_allclose(shares, np.tile(average, (1000, 1)), rtol=1e-4)
@@ -163,11 +163,11 @@ STARTED = ("readout.gene_weights", "readout.heads", "trunk.encoder.weight")
 @pytest.mark.parametrize("kind", [None, "learned"])
 def test_encoder_and_read_out_alone_start_as_components(kind: str | None) -> None:
     torch.manual_seed(0)
-    module = ThinningModule(N_GENES, (), replace(SIZE, options=NetworkOptions(expression_embedding=kind)))
+    module = DiffusionModule(N_GENES, (), replace(SIZE, options=NetworkOptions(expression_embedding=kind)))
     before = weights_of(module)
     module.start_linearly([(csr(counts_of(shares_along_two_axes(200))), unconditional(200))])
     of_one = {name for name in changed(before, weights_of(module)) if name.startswith("denoiser.")}
-    assert of_one == {f"denoiser.network.{name}" for name in STARTED} and len(module.linear_weights()) == 2
+    assert of_one == {f"denoiser.network.{name}" for name in STARTED} and len(module.denoiser.linear_weights()) == 2
 
 
 def test_without_components_nothing_changes(make_module: Make) -> None:
@@ -201,8 +201,8 @@ def test_each_modality_has_components_of_its_own_by_turns() -> None:
         assert found.spread[place] == pytest.approx(of_block.spread[place // 2])
 
 
-def joint_module(depths: tuple[int, int] = (300, 3000)) -> JointThinningModule:
-    module = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)
+def joint_module(depths: tuple[int, int] = (300, 3000)) -> DiffusionModule:
+    module = DiffusionModule({"one": N_GENES, "other": N_GENES}, (), SIZE)
     of_each = [counts_of(shares_along_two_axes(200, seed), depth) for seed, depth in zip((0, 5), depths, strict=True)]
     counts = csr(np.hstack(of_each))
     module.initialise([(counts, unconditional(200))])
@@ -213,11 +213,11 @@ def joint_module(depths: tuple[int, int] = (300, 3000)) -> JointThinningModule:
 @pytest.mark.parametrize(("depths", "counts_as"), [((300, 3000), 1.0), ((3000, 60), 0.2)])
 def test_cells_count_by_their_shallowest_modality(depths: tuple[int, int], counts_as: float) -> None:
     """Of 20,000 cells; the prior counts for 5,000, and less for fewer than 750 columns."""
-    decay, share = joint_module(depths).regularisation(20_000)
+    decay, share = joint_module(depths).denoiser.regularisation(20_000)
     assert decay == pytest.approx(2 * N_GENES / 750 * 5000 / (20_000 * counts_as))
     assert share == pytest.approx(min(2 * counts_as, 1))
-    unknown = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)  # not initialised
-    assert unknown.regularisation(20_000) == joint_module().regularisation(20_000)
+    unknown = DiffusionModule({"one": N_GENES, "other": N_GENES}, (), SIZE)  # not initialised
+    assert unknown.denoiser.regularisation(20_000) == joint_module().denoiser.regularisation(20_000)
 
 
 # Whose components.
@@ -238,7 +238,7 @@ def test_a_model_with_perturbations_starts_and_is_calibrated_like_any_other(make
     assert torch.equal(treated.network.trunk.encoder.weight, plain.network.trunk.encoder.weight)
     assert torch.equal(treated.label_offsets.table, plain.label_offsets.table) and treated.label_offsets.is_used
     assert treated.limit.which == plain.limit.which == (True,)
-    assert modules[1].regularisation(100) == modules[0].regularisation(100) and len(modules[1].linear_weights()) == 2
+    assert treated.regularisation(100) == plain.regularisation(100) and len(treated.linear_weights()) == 2
     before = treated.network.readout.bias.detach().clone()
     modules[1].calibrate([(counts, given)], 200, n_rounds=1, n_drawn=200)
     assert (treated.network.readout.bias != before).any()
@@ -291,5 +291,5 @@ def test_latent_diffusion_starts_from_dispersions_alone() -> None:
     before = weights_of(module)
     module.start_linearly([(csr(cells.X), unconditional(cells.n_obs))])
     parts = [f"{which}denoiser.autoencoder.likelihood.log_dispersion" for which in ("", "ema_")]
-    assert changed(before, weights_of(module)) == {*parts} and list(module.linear_weights()) == []
-    assert {module.regularisation(n_cells) for n_cells in (10, 1_000_000)} == {(0.01, 1.0)}
+    assert changed(before, weights_of(module)) == {*parts} and list(module.denoiser.linear_weights()) == []
+    assert {module.denoiser.regularisation(n_cells) for n_cells in (10, 1_000_000)} == {(0.01, 1.0)}

@@ -13,7 +13,7 @@ from scipy import sparse, stats
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.module import JointThinningModule
+from scdiffgen.module import DiffusionModule
 from scdiffgen.module._panels import PanelSums
 
 RNA, PROTEIN = np.array([0.7, 0.3]), np.array([0.5, 0.2, 0.3])
@@ -24,9 +24,9 @@ def in_batches(batches: list[int] | np.ndarray) -> Conditions[Tensor]:
     return Conditions({"batch": category(list(batches))}, len(batches))
 
 
-def make() -> JointThinningModule:
+def make() -> DiffusionModule:
     torch.manual_seed(0)
-    module = JointThinningModule({"X": 2, "X_prot": 3}, (BATCH,), replace(SIZE, readout_units=3), 0.0)
+    module = DiffusionModule({"X": 2, "X_prot": 3}, (BATCH,), replace(SIZE, readout_units=3), 0.0)
     return module.eval()
 
 
@@ -38,7 +38,7 @@ def cells(n_cells: int = 300, depth: float = 100.0) -> tuple[np.ndarray, np.ndar
     return counts, batches
 
 
-def initialised(counts: np.ndarray, batches: np.ndarray) -> JointThinningModule:
+def initialised(counts: np.ndarray, batches: np.ndarray) -> DiffusionModule:
     module = make()
     module.initialise(
         iter([(csr(counts[::2]), in_batches(batches[::2])), (csr(counts[1::2]), in_batches(batches[1::2]))])
@@ -48,7 +48,7 @@ def initialised(counts: np.ndarray, batches: np.ndarray) -> JointThinningModule:
 
 def test_the_average_cell_has_the_full_panel() -> None:
     module = initialised(*cells())
-    assert torch.equal(module.panels.missing.nonzero(), torch.tensor([[1, 4], [2, 3]]))
+    assert torch.equal(module.code.panels.missing.nonzero(), torch.tensor([[1, 4], [2, 3]]))
     for denoiser in module.denoisers:
         np.testing.assert_allclose(denoiser.network.readout.bias[2:].softmax(0).detach(), PROTEIN, atol=0.01)
         np.testing.assert_allclose(denoiser.limit.depth[1], 100 * 4 / 3, rtol=0.02)
@@ -68,15 +68,15 @@ def test_missing_features_are_those_that_chance_cannot_explain() -> None:
 
 
 def test_shallow_modalities_and_cells_without_the_modality_have_no_panel() -> None:
-    assert initialised(*cells(depth=5)).panels.missing is None
+    assert initialised(*cells(depth=5)).code.panels.missing is None
     counts, batches = cells()
     counts[batches > 0, 2:] = 0  # protein was measured in one batch alone
-    assert initialised(counts, batches).panels.missing is None
-    assert not [name for name in initialised(counts, batches).state_dict() if name.startswith("panels")]
+    assert initialised(counts, batches).code.panels.missing is None
+    assert not [name for name in initialised(counts, batches).state_dict() if name.startswith("code.panels")]
 
 
 @pytest.fixture
-def multinomial() -> JointThinningModule:
+def multinomial() -> DiffusionModule:
     """A module that predicts given shares whatever it sees, but knows the panels."""
     module = initialised(*cells())
     for denoiser in module.denoisers:
@@ -93,7 +93,7 @@ def multinomial() -> JointThinningModule:
 
 @pytest.mark.parametrize(("batch", "present"), [(0, [0, 1, 2]), (1, [0, 1]), (2, [0, 2])])
 def test_the_likelihood_of_a_cell_is_that_of_its_panel(
-    multinomial: JointThinningModule, batch: int, present: list[int]
+    multinomial: DiffusionModule, batch: int, present: list[int]
 ) -> None:
     rna, protein, n_draws = np.array([3, 1]), np.array([4, 2, 5]), 20_000
     protein[[column for column in range(3) if column not in present]] = 0
@@ -115,7 +115,7 @@ def test_missing_features_are_not_trained_and_stored_zeros_do_no_harm() -> None:
     assert gradient.isfinite().all() and gradient[4] == 0 and (gradient[:4] != 0).all()
 
 
-def test_expression_of_missing_features_is_predicted(multinomial: JointThinningModule) -> None:
+def test_expression_of_missing_features_is_predicted(multinomial: DiffusionModule) -> None:
     """All features have the shares of the full panel, whichever were measured."""
     counts = csr(np.array([[7, 3, 50, 20, 30], [7, 3, 50, 20, 0], [7, 3, 50, 0, 30]]))
     shares = multinomial.expression(counts, in_batches([0, 1, 2]))
@@ -127,6 +127,6 @@ def test_expression_of_missing_features_is_predicted(multinomial: JointThinningM
 def test_panels_are_saved_with_the_weights() -> None:
     module, other = initialised(*cells()), make()
     other.load_state_dict(module.state_dict())
-    assert torch.equal(other.panels.missing, module.panels.missing)
+    assert torch.equal(other.code.panels.missing, module.code.panels.missing)
     other.load_state_dict(make().state_dict())
-    assert other.panels.missing is None
+    assert other.code.panels.missing is None

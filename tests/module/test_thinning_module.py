@@ -15,9 +15,9 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import MoleculePredictor
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule, Guidance
 
-Make = Callable[..., ThinningModule]
+Make = Callable[..., DiffusionModule]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)
 
@@ -112,10 +112,10 @@ def log_prob(predictor: MoleculePredictor) -> Tensor:
 def test_guidance_is_a_straight_line_in_log_space(make_module: Make, conditions: Conditions) -> None:
     module = make_module()
     without, given, guided = (
-        log_prob(module.predictor(*each)) for each in ((unconditional(4), 4), (conditions, 4), (conditions, 4, 2.5))
+        log_prob(module.bind(*each)) for each in ((unconditional(4),), (conditions,), (conditions, Guidance(2.5)))
     )
     torch.testing.assert_close(guided, (without + 2.5 * (given - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(log_prob(module.predictor(conditions, 4, 0.0)), without, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(log_prob(module.bind(conditions, Guidance(0.0))), without, rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
@@ -124,8 +124,8 @@ def test_a_condition_has_a_scale_of_its_own_and_the_others_hold_on_both_sides(
 ) -> None:
     module = make_module()
     rest = conditions.without(["age"])
-    without, given = (log_prob(module.predictor(each, 4)) for each in (rest, conditions))
-    guided = log_prob(module.predictor(conditions, 4, {"age": 3.0}))
+    without, given = (log_prob(module.bind(each)) for each in (rest, conditions))
+    guided = log_prob(module.bind(conditions, Guidance({"age": 3.0})))
     torch.testing.assert_close(guided, (without + 3 * (given - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
 
 

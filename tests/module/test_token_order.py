@@ -14,15 +14,8 @@ from networks import seeded
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.module import (
-    DiffusionModule,
-    GaussianModule,
-    JointThinningModule,
-    LatentModule,
-    LatentOptions,
-    ThinningModule,
-    contributions,
-)
+from scdiffgen.diffusion import Noisy
+from scdiffgen.module import DiffusionModule, Guidance, LatentOptions, contributions
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._options import ConditioningKind
 
@@ -30,10 +23,10 @@ ORDER = [2, 0, 3, 1]
 COUNTS = csr(np.random.default_rng(0).poisson(2.0, (4, 12)))
 LIBRARY = torch.tensor([20.0, 5.0, 60.0, 30.0])
 MODULES: dict[str, Callable[..., DiffusionModule]] = {
-    "one modality": lambda *parts: ThinningModule(12, *parts),
-    "two modalities": lambda *parts: JointThinningModule({"X": 8, "protein": 4}, *parts),
-    "gaussian": lambda *parts: GaussianModule(12, *parts),
-    "latent": lambda *parts: LatentModule(12, *parts, process_options=LatentOptions(latent_dim=3)),
+    "one modality": lambda *parts: DiffusionModule(12, *parts),
+    "two modalities": lambda *parts: DiffusionModule({"X": 8, "protein": 4}, *parts),
+    "gaussian": lambda *parts: DiffusionModule(12, *parts, process="gaussian"),
+    "latent": lambda *parts: DiffusionModule(12, *parts, process=LatentOptions(latent_dim=3)),
 }
 FORMS: dict[str, dict[str, Any]] = {
     **{f"conditioning {kind}": {"conditioning": kind} for kind in get_args(ConditioningKind)},
@@ -49,13 +42,13 @@ def both(
     """A module with random weights, and the same with its tokens in another order."""
     torch.manual_seed(0)
     made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, readout_units=3, options=NetworkOptions(**options)))
-    if isinstance(made, GaussianModule) and seen is not None:
+    if made.process_name == "gaussian" and seen is not None:
         made.start_linearly([(COUNTS, seen)])
     for weight in made.parameters():
         torch.nn.init.normal_(weight, std=0.3)
-    if isinstance(made, LatentModule):
-        made.mean.normal_()
-        made.scale.uniform_(0.5, 2.0)
+    if made.process_name == "latent":
+        made.code.mean.normal_()
+        made.code.scale.uniform_(0.5, 2.0)
     permuted = deepcopy(made.eval())
     permuted.sort_tokens(ORDER)
     return made, permuted
@@ -79,12 +72,14 @@ def test_nothing_but_the_order_of_the_tokens_changes(
     hidden = made.hidden(COUNTS, conditions)
     torch.testing.assert_close(permuted.hidden(COUNTS, conditions), hidden[:, ORDER], **close)
     if kind == "latent":  # noise falls on the numbers of the tokens
-        drawn = torch.randn(4, len(made.mean), generator=seeded())
+        drawn = torch.randn(4, made.code.length, generator=seeded())
         in_new_order = drawn.unflatten(1, (4, -1))[:, ORDER].flatten(1)
         for time in (0.1, 0.5, 0.9):
             predicted, again = (
-                module._latent(module.predictor(conditions, 4, 1.5)(library)(noise, torch.tensor(time)))
-                for module, noise in ((made, drawn), (permuted, in_new_order))
+                module.code.unstandardised(
+                    module.bind(conditions, Guidance(1.5))(Noisy(noisy, torch.tensor(time)), library).mean
+                )
+                for module, noisy in ((made, drawn), (permuted, in_new_order))
             )
             torch.testing.assert_close(again, predicted[:, ORDER], **close)
         cells = made.generate(conditions, library, n_steps=3, generator=seeded())
@@ -101,14 +96,16 @@ def test_nothing_but_the_order_of_the_tokens_changes(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["one modality", "two modalities"])
+@pytest.mark.parametrize("kind", MODULES)
 def test_contributions_go_with_their_tokens(kind: str, conditions: Conditions[Tensor]) -> None:
-    made, permuted = both(kind, {})
+    made, permuted = both(kind, {}, conditions)
     genes = torch.arange(12)
-    one, other = (contributions(each.ema_denoiser, COUNTS, conditions, genes) for each in (made, permuted))
+    one, other = (contributions(each, COUNTS, conditions, genes) for each in (made, permuted))
     torch.testing.assert_close(other.tokens, one.tokens[:, ORDER], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(other.total, one.total, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(other.conditions, one.conditions, rtol=1e-3, atol=1e-4)
+    terms = one.tokens.sum(1) + sum(one.conditions.values()) + one.constant
+    torch.testing.assert_close(one.total, terms, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", FORMS)

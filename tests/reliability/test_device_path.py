@@ -20,19 +20,19 @@ from treated_cells import SETUP, treated_cells
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule
 
 KINDS = ["default", "treated", "several modalities", "gaussian", "latent"]
 N_CELLS = (60, 240)
 
 COUNTED = {
-    "diffusion/_samplers.py:molecule_schedule": "powers of library sizes, rounded to molecules",
+    "diffusion/_molecules.py:molecule_schedule": "powers of library sizes, rounded to molecules",
     "diffusion/_draws.py:_positions": "one cumulative sum over all cells, in which places of single molecules differ",
     "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
     "diffusion/_draws.py:_point": "places among the molecules of a cell",
     "model/_sampler.py:sample": "library sizes of NumPy, made float32 before they go to the device",
     "model/_sampler.py:_drawn": "regressions of NumPy on the host",
-    "module/_processes.py:draw": "times of the steps, computed on the host",
+    "module/_paths.py:reverse": "times of the steps, computed on the host",
     **dict.fromkeys(
         f"diffusion/_schedules.py:{name}"
         for name in ("even_log_snr", "time_of_signal", "cosine_schedule", "_on_circle", "log_snr")
@@ -44,10 +44,10 @@ OF_A_TRAINING_STEP = {
     "train/_plan.py:on_before_optimizer_step": 1,  # the norm of the gradient decides whether the step is made
 }
 OF_LATENT = {
-    "module/_latent_module.py:loss": 1,  # of the first of its two stages: whether the autoencoder is trained
+    "module/_token_code.py:loss": 1,  # of the first of its two stages: whether the autoencoder is trained
 }
 OF_A_SAMPLING_STEP = {
-    "module/_denoiser.py:predict": 1,  # counts become sparse
+    "module/_denoisers.py:score": 1,  # counts become sparse
     "diffusion/_draws.py:_positions": 1,  # how many molecules there are in all
     "diffusion/_draws.py:draw_from_urn": 16,  # at most: two a round of those that wait for others
 }
@@ -100,7 +100,7 @@ def test_a_training_step_uses_single_precision_and_waits_as_often_for_any_number
 
 def sampled(model: TokenDiffusion, n_steps: int, n_cells: int) -> Seen:
     # as on a GPU, without the compiled pass
-    on_a_device = patch("scdiffgen.diffusion._samplers.UrnPrediction", type("NoUrn", (), {}))
+    on_a_device = patch("scdiffgen.diffusion._molecules.COMPILED_FOR", "none")
     with on_a_device, watched() as seen:
         model.generate({}, n_cells, n_steps=n_steps, seed=0, silent=True)
     return seen
@@ -116,7 +116,7 @@ def test_a_sampling_step_waits_as_often_for_any_number_of_cells(models: Any) -> 
     kind, ((model, _), _) = models
     n_modalities = 2 if kind == "several modalities" else 1
     expected = Counter({name: n * n_modalities for name, n in OF_A_SAMPLING_STEP.items()})
-    expected["module/_denoiser.py:predict"] = 1
+    expected["module/_denoisers.py:score"] = 1
     for n_cells in (20, 320):
         few, many = (by_function(sampled(model, n_steps, n_cells).waits) for n_steps in (4, 12))
         per_step = {name: (many[name] - few[name]) / 8 for name in many}
@@ -127,9 +127,9 @@ def test_networks_need_no_values_on_the_way() -> None:
     """On the meta device there are shapes alone."""
     n_vars = 12
     with torch.device("meta"):
-        denoiser = ThinningModule(n_vars, SPECS, SIZE).denoiser
+        denoiser = DiffusionModule(n_vars, SPECS, SIZE).denoiser
         state, library = torch.ones(4, n_vars), torch.ones(4)
-        embedded = denoiser.embed_conditions(Conditions({}, 4), 4)
+        embedded = denoiser.embed_conditions(Conditions({}, 4))
         scores = denoiser.network(state, library, library, *embedded)
         rates = denoiser.prediction(scores).rates_at(state)
         rates.sum().backward()

@@ -112,5 +112,5 @@ def log_odds(model: TokenDiffusion, conditions: Mapping[str, Any]) -> np.ndarray
     table = request_table(conditions)
     given = encode(model, table).take(np.zeros(3, dtype=int)).to(model.device)
     with torch.no_grad():
-        log_rates = model.module.predictor(given, 3)(state, 2 * state.sum(1)).log_rates
+        log_rates = model.module.bind(given)(state, 2 * state.sum(1)).log_rates
     return (log_rates - log_rates.mean(1, keepdim=True)).numpy()

@@ -2,9 +2,9 @@
 
 from functools import partialmethod
 
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule
 
 
 def draw_few_cells() -> None:
     """Draw each training cell once, and not up to eight times; a call that says ``n_drawn`` decides for itself."""
-    ThinningModule.calibrate = partialmethod(ThinningModule.calibrate, n_drawn=1)
+    DiffusionModule.calibrate = partialmethod(DiffusionModule.calibrate, n_drawn=1)

@@ -16,7 +16,7 @@ from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch.utils.data import DataLoader
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule
 from scdiffgen.train import _plan
 
 torch.set_num_threads(1)
@@ -38,16 +38,16 @@ class Recorder(Callback):
 
 def break_one_step_of_the_last_process(n_processes: int) -> None:
     """Its loss is not a number there; that of the others is."""
-    true_loss, seen = ThinningModule.loss, []
+    true_loss, seen = DiffusionModule.loss, []
 
-    def loss(self: ThinningModule, *arguments: Any) -> Any:
+    def loss(self: DiffusionModule, *arguments: Any) -> Any:
         output = true_loss(self, *arguments)
         seen.append(None)
         if len(seen) - 1 == BROKEN_STEP and rank == n_processes - 1:
             output.loss = output.loss * torch.nan
         return output
 
-    ThinningModule.loss = loss
+    DiffusionModule.loss = loss
 
 
 class Streamed(LightningDataModule):

@@ -14,8 +14,9 @@ from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch import Tensor
 from treated_cells import treated_cells
 
+from scdiffgen.diffusion import Blocks
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module import ThinningModule
+from scdiffgen.module import DiffusionModule
 from scdiffgen.train import DiffusionTrainingPlan, TrainingPlanConfig
 from scdiffgen.train._plan import update_ema
 
@@ -122,7 +123,7 @@ def test_weights_decay_where_they_are_matrices() -> None:
 )
 def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float) -> None:
     model = small_model()
-    model.module.n_vars = 2000
+    model.module.denoiser.blocks = Blocks((2000,))
     matrices, others, embedded, linear = groups_of(model, n_cells)
     assert (matrices["weight_decay"], others["weight_decay"], linear["weight_decay"]) == (decay, 0.0, decay)
     assert embedded["weight_decay"] == 0.01
@@ -130,7 +131,7 @@ def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float
     matrices, _, _, linear = groups_of(small_model(), n_cells, weight_decay=0.2, linear_lr=0.7)
     assert matrices["weight_decay"] == linear["weight_decay"] == 0.2
     assert linear["initial_lr"] == 0.7 * matrices["initial_lr"]
-    model.module.n_vars = 75
+    model.module.denoiser.blocks = Blocks((75,))
     assert groups_of(model, n_cells)[0]["weight_decay"] == pytest.approx(decay / 10)
 
 
@@ -155,10 +156,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     """Let validation give these losses, one an epoch."""
     remaining = iter(losses)
 
-    def loss(self: ThinningModule, *_: Any) -> LossOutput:
+    def loss(self: DiffusionModule, *_: Any) -> LossOutput:
         return LossOutput(loss=torch.tensor(next(remaining)), n_obs_minibatch=10)
 
-    monkeypatch.setattr(ThinningModule, "validation_loss", loss)
+    monkeypatch.setattr(DiffusionModule, "validation_loss", loss)
 
 
 LOSSES = [2.0, 1.0, 1.009, 0.9, 0.95, 0.1, 0.1]
@@ -222,15 +223,15 @@ def test_an_interrupted_training_restores_the_best_weights_too(monkeypatch: pyte
 
 def broken(monkeypatch: pytest.MonkeyPatch, steps: range, factor: float = torch.nan) -> None:
     """Let the loss of some steps be NaN, or so many times what it is."""
-    true_loss, seen = ThinningModule.loss, []
+    true_loss, seen = DiffusionModule.loss, []
 
-    def loss(self: ThinningModule, *arguments: Any) -> LossOutput:
+    def loss(self: DiffusionModule, *arguments: Any) -> LossOutput:
         seen.append(None)
         output = true_loss(self, *arguments)
         times = factor if len(seen) - 1 in steps else 1.0
         return LossOutput(loss=output.loss * times, n_obs_minibatch=output.n_obs_minibatch)
 
-    monkeypatch.setattr(ThinningModule, "loss", loss)
+    monkeypatch.setattr(DiffusionModule, "loss", loss)
 
 
 def test_a_step_without_a_finite_gradient_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,31 @@
-"""Forward (corruption) and reverse (generation) processes, as functions of tensors and predictors."""
+"""Mathematics of corruption and generation, as functions of tensors and predictors.
 
-from ._blocks import (
-    BlockPrediction,
-    Blocks,
-    block_levels,
-    block_likelihood_bound,
-    block_loss,
-    split_thinned,
-    thin_blocks,
-    without_blocks,
-)
+Molecules are removed in ``_thinning`` and drawn in ``_molecules``; noise is added and removed in ``_gaussian``.
+"""
+
+from ._blocks import Blocks
 from ._draws import Rng, couple_molecules
-from ._gaussian import PredictionKind, add_noise, error_weight, gaussian_loss, to_clean
-from ._guidance import guide, guide_denoisers
-from ._ode_samplers import SAMPLERS, Denoise, SamplerKind
-from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules
+from ._gaussian import (
+    SAMPLERS,
+    Denoise,
+    GaussianPrediction,
+    Noised,
+    Noisy,
+    PredictionKind,
+    SamplerKind,
+    add_noise,
+    precision_of,
+    to_clean,
+)
+from ._guidance import guide
+from ._molecules import (
+    LARGEST_LOG_RATE,
+    BlockPrediction,
+    MoleculePrediction,
+    MoleculePredictor,
+    UrnPrediction,
+    grow_molecules,
+)
 from ._schedules import (
     SCHEDULES,
     TIME_MAX,
@@ -25,16 +36,6 @@ from ._schedules import (
     even_log_snr,
     even_times,
     noise_times,
-    time_of_signal,
 )
 from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values
-from ._thinning import (
-    LARGEST_LOG_RATE,
-    Thinned,
-    UrnPrediction,
-    likelihood_bound,
-    molecule_loss,
-    thin,
-    thin_to,
-    thinning_levels,
-)
+from ._thinning import Thinned, block_levels, likelihood_bound, thin, thin_to, thinning_levels, without_blocks

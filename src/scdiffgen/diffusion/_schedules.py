@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
@@ -39,8 +40,26 @@ class Level(NamedTuple):
         return Level(*(part.reshape(part.shape + (1,) * (data.ndim - part.ndim)) for part in self))
 
 
-Schedule = Callable[[Tensor], Level]
-"""``schedule(time)``: levels at times of any shape in [``TIME_MIN``, ``TIME_MAX``]."""
+@dataclass(frozen=True)
+class Schedule:
+    """Noise schedule and its inverse."""
+
+    levels: Callable[[Tensor], Level]
+
+    def __call__(self, time: Tensor) -> Level:
+        """Return levels at times of any shape in [``TIME_MIN``, ``TIME_MAX``]."""
+        return self.levels(time)
+
+    def time_of_signal(self, share: Tensor) -> Tensor:
+        r"""Find times with the signal fraction :math:`\alpha^2 / (\alpha^2 + \sigma^2)` by bisection."""
+        target = share.double()
+        low, high = torch.full_like(target, TIME_MIN), torch.full_like(target, TIME_MAX)
+        for _ in range(50):
+            middle = (low + high) / 2
+            level = self(middle)
+            noisier = level.alpha**2 / (level.alpha**2 + level.sigma**2) < target
+            low, high = torch.where(noisier, low, middle), torch.where(noisier, middle, high)
+        return ((low + high) / 2).to(share.dtype)
 
 
 def linear_schedule(time: Tensor) -> Level:
@@ -71,7 +90,11 @@ def _on_circle(angle: Tensor) -> Level:
     return Level(cosine, sine, -sine, cosine)
 
 
-SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}
+SCHEDULES: dict[ScheduleKind, Schedule] = {
+    "linear": Schedule(linear_schedule),
+    "cosine": Schedule(cosine_schedule),
+    "rectified": Schedule(rectified_schedule),
+}
 
 
 def noise_times(n_cells: int, generator: Rng = None, device: torch.device | None = None) -> Tensor:
@@ -92,16 +115,4 @@ def even_log_snr(start: float, n_steps: int, schedule: Schedule) -> Tensor:
     The error of a solver then does not depend on the variance of the data.
     """
     first, last = schedule(torch.tensor([start, TIME_MIN], dtype=torch.float64)).log_snr.tolist()
-    return time_of_signal(torch.linspace(first, last, n_steps, dtype=torch.float64).sigmoid(), schedule)
-
-
-def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
-    r"""Find times with the signal fraction :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance by bisection."""
-    target = share.double()
-    low, high = torch.full_like(target, TIME_MIN), torch.full_like(target, TIME_MAX)
-    for _ in range(50):
-        middle = (low + high) / 2
-        level = schedule(middle)
-        noisier = level.alpha**2 / (level.alpha**2 + level.sigma**2) < target
-        low, high = torch.where(noisier, low, middle), torch.where(noisier, middle, high)
-    return ((low + high) / 2).to(share.dtype)
+    return schedule.time_of_signal(torch.linspace(first, last, n_steps, dtype=torch.float64).sigmoid())

@@ -66,7 +66,7 @@ def write_cells(
     described = {
         "conditions": digest_of(request.table.assign(**{N_CELLS: np.bincount(request.row_of)})),
         "library_size": None if library_size is None else digest_of(library_size),
-        "guidance_scale": sampler.guidance_scale,
+        "guidance_scale": sampler.guidance.scale,
         "n_steps": sampler.n_steps,
         "batch_size": sampler.batch_size,
         "chunk_size": chunk_size,

@@ -1,6 +1,7 @@
 """Prediction of given cells under other conditions: coupled to their counts, or resampled."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -97,10 +98,8 @@ def _minibatch(
     transferred = responses.apply(counts, generator) if known.any() else counts
     if known.all():
         return transferred
-    after = sampler.module.predictor(target, len(counts), sampler.guidance_scale)
-    predicted = sampler.module.counterfactual(
-        counts, source, after, keep=keep, n_steps=sampler.n_steps, generator=generator
-    )
+    change = partial(sampler.module.counterfactual, guidance=sampler.guidance, n_steps=sampler.n_steps)
+    predicted = change(counts, source, target, keep=keep, generator=generator)
     rows = torch.from_numpy(known).to(predicted.device)
     return torch.where(rows[:, None], transferred, predicted) if known.any() else predicted
 

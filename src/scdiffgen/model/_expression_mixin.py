@@ -23,7 +23,6 @@ from ._model_access import (
     gene_positions,
     registered,
     require_anndata,
-    require_thinning,
     require_training,
     sampler_of,
 )
@@ -71,7 +70,7 @@ class DrawingExpression(BaseModelClass):
         (2, 765, 3)
         """
         require_training(self)
-        require_thinning(self, "posterior_predictive_sample")
+        self.module.require("posterior_predictive_sample", "adding molecules")
         check_whole_number("n_samples", n_samples)
         columns, sampler = gene_positions(self, gene_list), sampler_of(self, n_steps, batch_size)
         shown, changes = None if silent else "Sampling", under_batch(self, transform_batch)

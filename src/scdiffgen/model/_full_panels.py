@@ -10,15 +10,15 @@ from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import LARGEST_LIBRARY, categories_of_condition, feature_names
-from scdiffgen.module import DiffusionModule, JointThinningModule
+from scdiffgen.module import DiffusionModule
 
 from ._training_data import Batch
 
 
 def warn_of_missing_features(model: BaseModelClass) -> None:
     """Warn once of features that are zero in all cells of a batch and are treated as missing there."""
-    panels = model.module.panels if isinstance(model.module, JointThinningModule) else None
-    if panels is None or panels.missing is None or panels.batch is None:
+    panels = model.module.code.panels
+    if panels.missing is None or panels.batch is None:
         return
     missing, batches = panels.missing.cpu().numpy(), categories_of_condition(model.registry, panels.batch)
     parts = []
@@ -41,7 +41,8 @@ def full_library(
     module: DiffusionModule, library: np.ndarray, conditions: Conditions[np.ndarray], cells: Iterable[Batch]
 ) -> np.ndarray:
     """Scale library sizes ``(cells, modalities)`` of training cells up to the full panel, by batch and label."""
-    if not isinstance(module, JointThinningModule) or module.panels.missing is None:
+    panels = module.code.panels
+    if panels.missing is None:
         return library
     keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
     shape = [spec.n_categories for spec in keys]
@@ -51,7 +52,7 @@ def full_library(
 
     covered, n_cells = np.zeros((np.prod(shape), library.shape[1])), np.zeros((np.prod(shape), 1))
     for counts, given in cells:
-        missing = module.panels.of_cells(given)
+        missing = panels.of_cells(given)
         assert missing is not None
         present = module.expression(counts, given) * ~missing
         np.add.at(covered, groups(given.numpy()), module.blocks.dense_sums(present).cpu().numpy())

@@ -26,7 +26,7 @@ from ._cells_between import cells_between
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
-from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
+from ._model_access import gene_names, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "interpolate")
-        require_thinning(self, "interpolate")
+        self.module.require("interpolate", "interpolation")
         if not len(weights) or not all(is_finite_number(weight) and 0 <= weight <= 1 for weight in weights):
             raise ValueError(f"`weights` is {weights!r}: pass at least one number, all between 0 and 1.")
         sampler = sampler_of(self, n_steps, batch_size)
@@ -273,7 +273,7 @@ class Generating(BaseModelClass):
         0
         """
         require_training(self)
-        require_thinning(self, "deepen")
+        self.module.require("deepen", "adding molecules")
         if not (is_finite_number(factor) and factor >= 1):
             raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
         sampler = sampler_of(self, n_steps, batch_size)

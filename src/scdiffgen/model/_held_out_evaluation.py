@@ -40,7 +40,7 @@ SOURCES = ("generated", "other_real")  # negative controls would double the time
 class HeldOutEvaluation(NamedTuple):
     """Result of :meth:`TokenDiffusion.evaluate_held_out`."""
 
-    likelihood: pd.DataFrame
+    likelihood: pd.DataFrame | None
     scores: Evaluation
     dispersion: pd.DataFrame
     remarks: list[str]
@@ -75,7 +75,7 @@ def evaluated_held_out(
     silent: bool,
 ) -> HeldOutEvaluation:
     """Compare held-out cells with matched samples, whose library sizes are drawn as in ``generate``."""
-    from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
+    from scdiffgen.metrics import FewCellsWarning
     from scdiffgen.metrics._comparison import HEADLINES, Comparison, Settings
     from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._spread import program_weights, programs_of
@@ -94,14 +94,10 @@ def evaluated_held_out(
         return torch.from_numpy(known.draw_sizes(conditions.numpy(), rng)).float().to(generator.device)
 
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
-    nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()
-    sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
-    for baseline in (multinomial_nll, dirichlet_multinomial_nll):
-        name = baseline.__name__.removesuffix("_nll")
-        sums[name] = baseline(real.X, real.obs["label"], train.X, train.obs["label"]).cells
-    sums["label"] = real.obs["label"].astype(str).to_numpy()
-    grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
-    likelihood = grouped.div(grouped.pop("molecules"), axis=0)
+    likelihood = None
+    if "likelihoods" in model.module.process.abilities:
+        nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
+        likelihood = _likelihoods(nll.to_numpy(), real, train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
@@ -111,6 +107,19 @@ def evaluated_held_out(
     n_cells = real.obs["label"].value_counts().to_dict()
     remarks = remarks_on(likelihood, scores, n_cells, scored)
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
+
+
+def _likelihoods(nll: np.ndarray, real: AnnData, train: AnnData) -> pd.DataFrame:
+    """Tabulate nats per molecule of held-out cells by label, under the model and under baselines."""
+    from scdiffgen.metrics import dirichlet_multinomial_nll, multinomial_nll
+
+    sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
+    for baseline in (multinomial_nll, dirichlet_multinomial_nll):
+        name = baseline.__name__.removesuffix("_nll")
+        sums[name] = baseline(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    sums["label"] = real.obs["label"].astype(str).to_numpy()
+    grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
+    return grouped.div(grouped.pop("molecules"), axis=0)
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
@@ -134,7 +143,10 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
 
 
 def remarks_on(
-    likelihood: pd.DataFrame, scores: Evaluation, n_cells: Mapping[str, int], programs: pd.DataFrame | None = None
+    likelihood: pd.DataFrame | None,
+    scores: Evaluation,
+    n_cells: Mapping[str, int],
+    programs: pd.DataFrame | None = None,
 ) -> list[str]:
     """Write remarks on notable results, given the number of held-out cells of each label."""
     from scdiffgen.metrics._evaluate import TOO_FEW, WORSE
@@ -145,9 +157,9 @@ def remarks_on(
             f"Only {n_all} cells were held out, too few to detect small differences: pass more as `adata`, or train "
             "with a larger `validation_size`."
         )
-    nats = likelihood.loc["overall"]
-    baseline = nats.drop("model").idxmin()
-    if round(nats["model"], 3) > round(nats[baseline], 3):
+    nats = pd.Series(dtype=float) if likelihood is None else likelihood.loc["overall"]
+    baseline = None if likelihood is None else nats.drop("model").idxmin()
+    if baseline is not None and round(nats["model"], 3) > round(nats[baseline], 3):
         remarks.append(
             f"Held-out cells are less likely under the model ({nats['model']:.3f} nats per molecule) than under a "
             f"{baseline.replace('_', '-')} at the mean of their label ({nats[baseline]:.3f}): train longer, or with "

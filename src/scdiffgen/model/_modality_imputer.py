@@ -20,7 +20,7 @@ from scdiffgen.imputation import (
     draw_missing,
     regression_inputs,
 )
-from scdiffgen.module import JointThinningModule
+from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells, evenly_spread
 from ._training_data import Batch, KeptCells
@@ -63,7 +63,7 @@ class ModalityImputer(NamedTuple):
         """Fit regressions to cells with the target and all given modalities; ``left_out`` cells fit slopes."""
         names, module = modality_names(model.registry), model.module
         sizes_from, counts_from, shares_from = {}, {}, {}  # type: ignore[var-annotated]
-        if len(names) < 2 or not isinstance(module, JointThinningModule):
+        if len(names) < 2:
             return cls(sizes_from, counts_from, shares_from)
         whole = sparse.vstack([to_scipy(counts) for counts, _ in cells], format="csr")
         blocks = dict(zip(names, module.blocks.split(whole), strict=True))
@@ -79,8 +79,8 @@ class ModalityImputer(NamedTuple):
                 if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
-                is_small = full[name].shape[1] <= module.panels.most_columns  # residuals of all columns are stored
-                if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
+                is_small = full[name].shape[1] <= module.code.panels.most_columns  # residuals of all columns are stored
+                if module.denoiser.deep[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
                     counts = full[name][rows].toarray()
                     counts_from[given][name] = CountRegression.fit(inputs, tokens.shape[1], counts)
@@ -110,7 +110,7 @@ class ModalityImputer(NamedTuple):
         return regression and CountDraw(names.index(target), [names.index(name) for name in given], regression)
 
 
-def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> np.ndarray:
+def label_rows(module: DiffusionModule, conditions: Conditions[Tensor]) -> np.ndarray:
     """Return each cell's calibration row ``(cells,)``: its label, or the last row."""
     labels = module.denoiser.label_offsets
     if labels is None or labels.name not in conditions:
@@ -120,13 +120,13 @@ def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> n
 
 
 def _full_panels(
-    module: JointThinningModule, cells: Iterable[Batch], blocks: Mapping[str, sparse.csr_matrix]
+    module: DiffusionModule, cells: Iterable[Batch], blocks: Mapping[str, sparse.csr_matrix]
 ) -> dict[str, sparse.csr_matrix]:
     """Draw the features that are missing from the panels of batches; return only modalities with such features."""
-    if module.panels.missing is None:
+    if module.code.panels.missing is None:
         return {}
-    batches = np.concatenate([module.panels.batch_of(conditions) for _, conditions in cells])
-    missing, full = module.panels.missing.cpu().numpy(), {}
+    batches = np.concatenate([module.code.panels.batch_of(conditions) for _, conditions in cells])
+    missing, full = module.code.panels.missing.cpu().numpy(), {}
     for name, columns in zip(blocks, module.blocks.slices, strict=True):
         if missing[:, columns].any():
             others = [blocks[other] for other in blocks if other != name]
@@ -137,14 +137,14 @@ def _full_panels(
     return full
 
 
-def _tokens_without(module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
+def _tokens_without(module: DiffusionModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
     """Compute tokens ``(cells, features)`` without the ``hidden`` modalities."""
-    read = ((module.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
+    read = ((module.blocks.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
     return np.concatenate([module.tokens(*batch).flatten(1).cpu().numpy() for batch in read])
 
 
 def _calibrations(
-    module: JointThinningModule, cells: Iterable[Batch], left_out: Iterable[Batch], hidden: Tensor
+    module: DiffusionModule, cells: Iterable[Batch], left_out: Iterable[Batch], hidden: Tensor
 ) -> list[ShareCalibration]:
     """Calibrate shares of each modality, predicted without the ``hidden`` modalities."""
     labels, blocks = module.denoiser.label_offsets, module.blocks
@@ -166,16 +166,16 @@ def _calibrations(
 
 
 def _predicted(
-    module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor
+    module: DiffusionModule, cells: Iterable[Batch], hidden: Tensor
 ) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield counts, log shares ``(cells, columns)`` and label rows of cells that have all modalities but ``hidden``.
 
     Also mark modalities with all features of the panel ``(cells, modalities)``.
     """
     for counts, conditions in cells:
-        kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
-        logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()
+        kept, library = module.blocks.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
+        logs = module.bind(conditions)(kept, library).log_prob(kept.to_dense()).cpu().numpy()
         rows = (library[:, ~hidden] > 0).all(1).cpu().numpy()
-        incomplete = module.panels.incomplete(conditions)
+        incomplete = module.code.panels.incomplete(conditions)
         complete = np.ones(library.shape, dtype=bool) if incomplete is None else ~incomplete.cpu().numpy()
         yield to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows], complete[rows]

@@ -11,12 +11,11 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.module import JointThinningModule
 
 from ._cells import Cells, new_cells
 from ._checks import library_sizes
 from ._modality_imputer import label_rows
-from ._model_access import gene_names
+from ._model_access import gene_names, modalities
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells, sizes_by_name
 
@@ -25,7 +24,7 @@ class ModalityRequest:
     """Request for modalities of given cells; by default, the targets are all modalities that are not given."""
 
     def __init__(self, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None) -> None:
-        if not isinstance(model.module, JointThinningModule):
+        if len(modalities(model)) < 2:
             raise ValueError(
                 "`generate_modality` needs a model of several modalities: register a MuData with `setup_mudata`, then "
                 "create and train a model of it."
@@ -62,14 +61,15 @@ class ModalityRequest:
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             nonlocal done
             rows = slice(done, done := done + len(counts))
-            kept = self.module.without(counts, hidden.expand(len(counts), -1))
+            kept = self.module.blocks.without(counts, hidden.expand(len(counts), -1))
             sizes = {name: requested[name][rows] for name in requested}
             start, library, means = self._start(kept, conditions, sizes, rng, expected=expected)
             for name, parts in layers.items():
                 parts.append(means[name])
             if not torch.equal(self.module.blocks.dense_sums(start), library):
-                predictor, n_steps = self.module.predictor(conditions, len(counts)), sampler.n_steps
-                start = self.module.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+                start = self.module.generate(
+                    conditions, library, start=start, n_steps=sampler.n_steps, generator=generator
+                )
             return whole_counts(start)
 
         counts = cells.in_order(sampler.over_cells(cells, draw))
@@ -110,7 +110,7 @@ class ModalityRequest:
         self, start: Tensor, library: Tensor, mean: np.ndarray, conditions: Conditions[Tensor]
     ) -> dict[str, np.ndarray]:
         """Compute expected counts ``(cells, columns)`` by modality: calibrated shares times ``mean`` library sizes."""
-        logs = self.module.predictor(conditions, len(start))(start, library).log_prob(start)
+        logs = self.module.bind(conditions)(start, library).log_prob(start)
         calibrations, labels = self.imputer.shares.get(tuple(self.given), {}), label_rows(self.module, conditions)
         expected = {}
         for name, part, size in zip(self.names, logs.split(self.module.blocks.sizes, 1), mean.T, strict=True):

@@ -15,7 +15,7 @@ from scdiffgen._arguments import check_whole_number
 from scdiffgen._messages import counted, listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import modality_names
-from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModule
+from scdiffgen.module import DiffusionModule, Guidance
 
 from ._cells import BATCH_SIZE
 from ._checks import check_guidance, check_torch
@@ -37,16 +37,6 @@ def in_training(model: BaseModelClass) -> bool:
     """Test whether the model is in training, as in a callback."""
     trainer = getattr(model, "trainer", None)
     return trainer is not None and trainer.state.status == "running"
-
-
-def require_thinning(model: BaseModelClass, asked: str) -> ThinningModule:
-    """Return the module of a thinning model; raise if the model has another process."""
-    if not isinstance(model.module, ThinningModule):
-        raise ValueError(
-            f"`{asked}` needs the thinning process, but the process of this model is "
-            f"{model.module.process_name!r}: create and train a model with `process='thinning'`."
-        )
-    return model.module
 
 
 def require_anndata(model: BaseModelClass, asked: str) -> None:
@@ -145,6 +135,6 @@ def sampler_of(
     check_whole_number("batch_size", batch_size)
     draws: Sequence[CountDraw] = ()
     is_treated = bool(model.module.intervention_names)  # the regression does not know treatments
-    if isinstance(model.module, JointThinningModule) and library_size is None and not is_treated:
+    if modalities(model) and library_size is None and not is_treated:
         draws = training_summary(model).imputer.count_draws(modalities(model), model.module.blocks)
-    return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size, draws)
+    return Sampler(model.module, response_model(model), Guidance(guidance_scale), n_steps, batch_size, draws)

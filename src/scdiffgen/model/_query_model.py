@@ -17,7 +17,7 @@ from scdiffgen.diffusion import column_sums
 from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells
-from ._model_access import gene_names, require_thinning
+from ._model_access import gene_names
 from ._training_summary import training_summary
 
 Model = TypeVar("Model", bound=BaseModelClass)
@@ -40,16 +40,17 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     model.to_device(reference.device)
     known, extended = reference.module, model.module
     if extended.n_vars > known.n_vars:
-        require_thinning(model, "load_query_data with new genes")
+        extended.require("load_query_data with new genes", "new genes")
     counts_of = [[spec.n_categories for spec in module.specs] for module in (known, extended)]
-    if known.process_name == "gaussian" and counts_of[0] != counts_of[1]:  # new categories have no group of cells
-        require_thinning(model, "load_query_data with new categories")
+    if counts_of[0] != counts_of[1]:
+        extended.require("load_query_data with new categories", "new categories")
     extended.load_state_dict(extended_weights(known, extended))
     for name, value in vars(reference).items():
         if name.endswith("_") and name not in NOT_REMEMBERED:
             setattr(model, name, deepcopy(value))
     summary = training_summary(reference)
     model.training_summary_ = replace(summary, reference_pseudobulks=summary.pseudobulks).to_plain()
+    extended.code.extend(Cells(model))
     if extended.n_vars > known.n_vars:
         _start_new_genes(model, known.n_vars)
     if not unfrozen:

@@ -20,7 +20,7 @@ from ._cells import BATCH_SIZE, Cells, generator_from
 from ._differential_expression import expression_of
 from ._held_out_evaluation import HeldOutEvaluation, evaluated_held_out
 from ._loaded_cells import given_cells
-from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
+from ._model_access import gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._registering import check_cells
 from ._sampler import N_STEPS
 from ._write_back import check_keys, check_store, store_results
@@ -64,13 +64,13 @@ class Reading(BaseModelClass):
         (2, 2)
         """
         require_training(self)
-        module = require_thinning(self, "get_nll")
+        self.module.require("get_nll", "likelihoods")
         check_whole_number("n_draws", n_draws)
         cells = given_cells(self, adata, indices, batch_size, None if silent else "Likelihood", dataloader)
         generator = generator_from(seed, self.device)
         rows = []
         for counts, conditions in cells:
-            nll = torch.stack([module.nll_bound(counts, conditions, generator) for _ in range(n_draws)]).mean(0)
+            nll = torch.stack([self.module.nll_bound(counts, conditions, generator) for _ in range(n_draws)]).mean(0)
             n_molecules = row_sums(counts, counts.values())
             rows.append(torch.stack([nll, nll / n_molecules], dim=1).cpu().numpy())
         return pd.DataFrame(cells.in_order(rows), index=cells.names, columns=["nll", "nll_per_molecule"])
@@ -175,7 +175,8 @@ class Reading(BaseModelClass):
         likelihood
             One row per label: nats per molecule of held-out cells under the model (``model``, an upper bound), and
             under a multinomial and a Dirichlet-multinomial at the mean of the label's training cells
-            (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`).
+            (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`). ``None``
+            if the process has no likelihood.
         scores
             :class:`scdiffgen.metrics.Evaluation` of matched samples, generated under the conditions of held-out cells,
             beside other held-out cells (the real-versus-real ceiling).
@@ -197,7 +198,6 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "evaluate_held_out")
-        require_thinning(self, "evaluate_held_out")
         check_whole_number("max_cells", max_cells)
         sampler = sampler_of(self, n_steps, batch_size)
         if adata is not None:

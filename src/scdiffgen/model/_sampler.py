@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scdiffgen._messages import warn_user
 from scdiffgen.conditions import UNSEEN, Conditions, MixedConditions
 from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
-from scdiffgen.module import DiffusionModule
+from scdiffgen.module import UNGUIDED, DiffusionModule, Guidance
 
 from ._cells import BATCH_SIZE, Cells
 from ._modality_imputer import CountDraw
@@ -30,7 +31,7 @@ class Sampler:
 
     module: DiffusionModule
     responses: ResponseModel | None = None
-    guidance_scale: float | Mapping[str, float] = 1.0
+    guidance: Guidance = UNGUIDED
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
     by_regression: Sequence[CountDraw] = ()  # modalities that are drawn by regression on the other modalities
@@ -66,13 +67,12 @@ class Sampler:
         generator: torch.Generator,
     ) -> sparse.csr_matrix:
         """Draw a cell of ``sizes`` molecules for each row by the network, between two sets of conditions."""
-        module: Any = self.module  # a ThinningModule
-        device, drawn = module.device, []
+        device, drawn = self.module.device, []
         for chosen in self._minibatches(len(sizes)):
             mixed = MixedConditions(start.take(chosen).to(device), end.take(chosen).to(device), weight)
             library = torch.from_numpy(sizes[chosen]).float().to(device)
-            predictor = module.ema_denoiser.bind(mixed)
-            drawn.append(whole_counts(module.draw(predictor, library, n_steps=self.n_steps, generator=generator)))
+            counts = self.module.generate(mixed, library, n_steps=self.n_steps, generator=generator)
+            drawn.append(whole_counts(counts))
         return sparse.vstack(drawn, format="csr")
 
     def _minibatches(self, n_cells: int) -> list[np.ndarray]:
@@ -94,7 +94,7 @@ class Sampler:
 
     def deepened(self, cells: Cells, factor: float, generator: torch.Generator) -> sparse.csr_matrix:
         """Add molecules to given cells until each has ``factor`` times its library size."""
-        module: Any = self.module  # a ThinningModule
+        module = self.module
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             library, start = (module.library(counts) * factor).round(), counts.to_dense()
@@ -103,8 +103,8 @@ class Sampler:
                     f"`factor` is {factor:g}, with which a cell would have {library.max():g} molecules: pass a smaller "
                     f"factor, with which all cells have at most {LARGEST_LIBRARY:,} (counted exactly)."
                 )
-            predictor = module.predictor(conditions, len(counts))
-            return whole_counts(module.draw(predictor, library, start=start, n_steps=self.n_steps, generator=generator))
+            deeper = module.generate(conditions, library, start=start, n_steps=self.n_steps, generator=generator)
+            return whole_counts(deeper)
 
         return cells.in_order(self.over_cells(cells, draw))
 
@@ -125,24 +125,22 @@ class Sampler:
 
     def _drawn(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch by the network, and some modalities by regression on the others."""
-        options: dict[str, Any] = {
-            "guidance_scale": self.guidance_scale,
-            "n_steps": self.n_steps,
-            "generator": generator,
-        }
+        module, blocks = self.module, self.module.blocks
+        draw_new = partial(
+            module.generate, conditions, guidance=self.guidance, n_steps=self.n_steps, generator=generator
+        )
         if not self.by_regression:
-            return self.module.generate(conditions, library, **options)
-        module: Any = self.module  # a JointThinningModule
+            return draw_new(library)
         whole, library = (library > 0).all(1), library.clone()
         for draw in self.by_regression:
             library[whole, draw.target] = 0
-        drawn, rows = module.generate(conditions, library, **options), whole.nonzero().flatten().cpu().numpy()
+        drawn, rows = draw_new(library), whole.nonzero().flatten().cpu().numpy()
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
         for draw in self.by_regression if len(rows) else ():
             counts = drawn.to_sparse_csr()
             tokens = module.tokens(counts, conditions).flatten(1).cpu().numpy()
-            columns, _ = draw.draw(counts, tokens, module.blocks, rows, np.random.default_rng([seed, draw.target]))
-            drawn[whole, module.blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
+            columns, _ = draw.draw(counts, tokens, blocks, rows, np.random.default_rng([seed, draw.target]))
+            drawn[whole, blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
         return drawn
 
     def annotate(self, obs: pd.DataFrame, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
@@ -164,9 +162,10 @@ class Sampler:
     @property
     def response_scale(self) -> float:
         """Factor of transferred responses."""
-        if not isinstance(self.guidance_scale, Mapping):
-            return self.guidance_scale
-        return next((self.guidance_scale[x] for x in self.module.intervention_names if x in self.guidance_scale), 1.0)
+        scale = self.guidance.scale
+        if not isinstance(scale, Mapping):
+            return scale
+        return next((scale[name] for name in self.module.intervention_names if name in scale), 1.0)
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

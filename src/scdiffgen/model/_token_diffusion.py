@@ -15,7 +15,7 @@ from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
-from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
+from scdiffgen.module import PROCESSES, DiffusionModule, GaussianOptions, named_process
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
@@ -117,21 +117,20 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         default = default_preset(self.summary_stats.get("n_cells", 0), len(n_vars))
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # saved with the model, because a file may be loaded with other cells
-        make: Any = process_module(process, len(n_vars))
-        size = network_size(preset, network, is_measured=make is ThinningModule, **sizes)
+        name, _ = named_process(process, len(n_vars))
+        is_measured = PROCESSES[name].denoiser.is_measured and len(n_vars) == 1
+        size = network_size(preset, network, is_measured=is_measured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
             if spec.n_features
         }
-        columns = n_vars if len(n_vars) > 1 else n_vars["X"]
-        options = None if isinstance(process, str) else process
-        self.module = make(columns, specs, size, condition_dropout, features, options)
+        self.module = DiffusionModule(n_vars, specs, size, condition_dropout, features, process)
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         known = [spec.name + " with doses" * (spec.kind == "set" and spec.has_values) for spec in specs]
         self._model_summary_string = (
-            f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers{chosen}, process {make.process_name!r}, conditions: "
+            f"TokenDiffusion on {' + '.join(several) or f'{self.module.n_vars} genes'}: {size.n_tokens} tokens of "
+            f"{size.token_dim}, {size.n_layers} layers{chosen}, process {name!r}, conditions: "
             f"{', '.join(known) or 'none'}"
         )
         self.init_params_ = self._get_init_params(locals())

@@ -15,7 +15,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells
-from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training
+from ._model_access import gene_names, gene_positions, require_anndata, require_training
 from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
 
 
@@ -143,7 +143,8 @@ class TokenReading(BaseModelClass):
         The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`, plus direct scores of the conditions.
         The contribution of a token is relative to its mean over the training cells,
         :math:`W_{k,g}^\top (h_k - \bar h_k)`. All terms are centred over the genes, because a constant added to the
-        log-rates of all genes changes nothing.
+        log-rates of all genes changes nothing. Gaussian diffusion has normal scores in place of log-rates; the term of
+        its conditions holds the means of the cell's group.
 
         Parameters
         ----------
@@ -168,7 +169,7 @@ class TokenReading(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")
-        require_thinning(self, "get_token_contributions")
+        self.module.require("get_token_contributions", "contributions of tokens")
         reader = TokenReader(self)
         columns = gene_positions(self, gene_list)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Contributions")
@@ -210,7 +211,7 @@ class TokenReading(BaseModelClass):
         (2, 765)
         """
         require_training(self)
-        require_thinning(self, "hold_tokens")
+        self.module.require("hold_tokens", "fixed tokens")
         reader = TokenReader(self)
         if not isinstance(levels, Mapping):
             levels = dict.fromkeys([levels] if isinstance(levels, str) else levels, 0.0)

@@ -22,7 +22,7 @@ from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, c
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
-    ThinningModule,
+    DiffusionModule,
     activation_gradient,
     contributions,
     loadings_in_group,
@@ -31,7 +31,7 @@ from scdiffgen.module import (
 )
 
 from ._cells import Cells, evenly_spread
-from ._model_access import gene_names, registered, require_thinning, weights_id
+from ._model_access import gene_names, registered, weights_id
 from ._training_data import RegisteredData
 from ._training_summary import (
     REGRESSION_CELLS,
@@ -66,18 +66,17 @@ class TokenReader:
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Average gradients ``(genes, tokens)`` of the activations over cells."""
-        denoiser = self.module.ema_denoiser
-        sums = [activation_gradient(denoiser, *batch, self.directions).cpu().numpy() for batch in cells]
+        sums = [activation_gradient(self.module, *batch, self.directions).cpu().numpy() for batch in cells]
         return (np.sum(sums, axis=0) / len(cells.indices)).T
 
     def contributions(self, cells: Cells, columns: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Decompose log-rates ``X`` of some genes into terms ``(cells, genes)`` and a baseline ``(genes,)``."""
-        denoiser, chosen = self.module.ema_denoiser, torch.from_numpy(columns).to(self.module.device)
+        chosen = torch.from_numpy(columns).to(self.module.device)
         centred = self.weights - self.weights.mean(2, keepdims=True)
         mean = np.einsum("trg,tr->tg", centred[:, :, columns], self.basis.mean)
         rows: dict[str, list[np.ndarray]] = defaultdict(list)
         for counts, conditions in cells:
-            parts = contributions(denoiser, counts, conditions, chosen)
+            parts = contributions(self.module, counts, conditions, chosen)
             rows["X"].append(parts.total.cpu().numpy())
             token_terms = parts.tokens.cpu().numpy() - mean
             for name, added in zip(self.names, token_terms.swapaxes(0, 1), strict=True):
@@ -87,7 +86,7 @@ class TokenReader:
         terms = {name: cells.in_order(minibatches) for name, minibatches in rows.items()}
         return terms, parts.constant.cpu().numpy() + mean.sum(0)
 
-    def held(self, levels: Mapping[str, float]) -> ThinningModule:
+    def held(self, levels: Mapping[str, float]) -> DiffusionModule:
         """Copy the module with tokens fixed at given activations."""
         check_tokens(list(levels), self.names, "levels")
         held = deepcopy(self.module)
@@ -96,8 +95,7 @@ class TokenReader:
                 raise ValueError(f"`levels` holds {level!r} for {token!r}: pass a number of standard deviations.")
             position = self.names.index(token)
             added = self.basis.mean[position] @ self.weights[position] + level * self.basis.loadings[:, position]
-            readout = held.ema_denoiser.network.readout
-            readout.hold(position, torch.from_numpy(added).float().to(held.device))
+            held.readout().hold(position, torch.from_numpy(added).float().to(held.device))
         return held
 
     @property
@@ -134,7 +132,7 @@ def loadings_table(
     reader = TokenReader(model)
     check_choice("method", method, get_args(LoadingMethod))
     if method == "gradient":
-        require_thinning(model, "get_token_loadings(method='gradient')")
+        reader.module.require("get_token_loadings(method='gradient')", "gradients of tokens")
 
     def loadings(indices: np.ndarray) -> np.ndarray:
         if method == "readout":

@@ -17,7 +17,7 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
-from scdiffgen.train import csr_tensor
+from scdiffgen.train import StagedLoader, csr_tensor
 
 from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._loaded_cells import MinibatchReader, check_categories
@@ -131,23 +131,25 @@ class StreamedData(LightningDataModule):
         self.train_idx = self.val_idx = self.test_idx = None  # attributes that scvi-tools reads
         self.read = MinibatchReader(model, "`datamodule`")
         self.kept = KeptCells(self.module, MOST_CELLS)
+        self.has_stages = len(self.module.stages()) > 1
         self.n_batches = 0
         self._library: list[np.ndarray] = []
         self._conditions: list[Conditions[np.ndarray]] = []
         check_categories(model, getattr(source, "registry", None))
         source.prepare_data()
         source.setup("fit")
+        cells = self._looked_at()
         if initialise:
-            self.module.initialise(self._looked_at())
+            self.module.initialise(cells)
+        deque(cells, maxlen=0)  # what the initialisation did not read
+        if initialise:
             self.module.start_linearly(self.some(MOST_CELLS, SMALL_BATCH))
-        else:
-            deque(self._looked_at(), maxlen=0)
         self.n_train = self.kept.n_seen
 
     def _looked_at(self) -> Iterator[Batch]:
         """Iterate the training cells once; raise if a minibatch does not match the registry."""
-        for batch in self.train_dataloader():
-            counts, conditions = self.read.unpacked(self._handed(batch, 0), self.n_batches)
+        for batch in self.source.train_dataloader():
+            counts, conditions = self.read.unpacked(self.handed(batch), self.n_batches)
             self._library.append(self.module.library(counts).cpu().numpy())
             self._conditions.append(conditions.numpy())
             self.kept.add(to_scipy(counts), self._conditions[-1])
@@ -185,21 +187,25 @@ class StreamedData(LightningDataModule):
         self.source.teardown(stage)
 
     def train_dataloader(self) -> Any:
-        """Return training minibatches."""
-        return self.source.train_dataloader()
+        """Return training minibatches, whose codes are cached for later stages."""
+        return self._staged(self.source.train_dataloader(), shuffle=True)
 
     def val_dataloader(self) -> Any:
         """Return validation minibatches; an empty list if there are none."""
         if not is_overridden("val_dataloader", self.source, parent=LightningDataModule):
             return []
         loader = self.source.val_dataloader()
-        return [] if loader is None else loader
+        return [] if loader is None else self._staged(loader, shuffle=False)
+
+    def _staged(self, loader: Any, *, shuffle: bool) -> Any:
+        """Wrap a loader for a process that is trained in stages; its minibatches are then registered tensors."""
+        return StagedLoader(_ReadLoader(loader, self), shuffle=shuffle) if self.has_stages else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
         """Convert a minibatch to registered tensors."""
-        return self.read(self._handed(batch, dataloader_idx))
+        return batch if self.has_stages else self.read(self.handed(batch, dataloader_idx))
 
-    def _handed(self, batch: Any, dataloader_idx: int) -> Any:
+    def handed(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Convert a minibatch by the user's data module, and restore ``"obs"`` if it was dropped."""
         handed = self.source.on_before_batch_transfer(batch, dataloader_idx)
         both = isinstance(batch, Mapping) and isinstance(handed, Mapping) and "obs" in batch
@@ -207,4 +213,18 @@ class StreamedData(LightningDataModule):
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
         """Call the hook of the user's data module."""
-        return self.source.on_after_batch_transfer(batch, dataloader_idx)
+        return batch if self.has_stages else self.source.on_after_batch_transfer(batch, dataloader_idx)
+
+
+class _ReadLoader:
+    """Loader of a user's data module, as registered tensors."""
+
+    def __init__(self, loader: Any, data: StreamedData) -> None:
+        self.loader, self.data = loader, data
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        for batch in self.loader:
+            yield self.data.read(self.data.handed(batch))

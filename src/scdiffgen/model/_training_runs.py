@@ -85,11 +85,6 @@ def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[st
             "`datamodule`: the model already has training cells. Create a model without cells, "
             "`TokenDiffusion(registry=model.registry)`, or load it by `load(path, adata=False)`."
         )
-    if len(model.module.stages()) > 1:
-        raise ValueError(
-            f"`datamodule`: process {model.module.process_name!r} is trained in stages on cached values of all cells. "
-            "Create the model with `process='thinning'`, or train it on an AnnData."
-        )
     for name, value in split.items():
         if value is not None and name not in ("shuffle_set_split", "batch_size"):
             raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are already split. Leave it out.")
@@ -112,7 +107,7 @@ def settled_epochs(
         n_train = len(split["external_indexing"][0])
     if max_epochs is None:
         has_units = model.module.size.readout_units > 0
-        max_epochs = default_max_epochs(n_train, batch_size, has_units, model.module.least_steps)
+        max_epochs = default_max_epochs(n_train, batch_size, has_units, model.module.denoiser.least_steps)
     max_epochs = check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:

@@ -17,7 +17,7 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
-from scdiffgen.module import HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
+from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
@@ -28,7 +28,6 @@ from ._training_data import KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import (
     ResponseModel,
     build_response_model,
-    modality_sizes,
     number_edges,
     pseudobulks,
     without_treatment,
@@ -140,9 +139,7 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
 def response_model(model: BaseModelClass) -> ResponseModel | None:
     """Return the response model of the training cells; None without interventions or after genes were added."""
     summary, module = training_summary(model), model.module
-    is_same = all(
-        x is None or x.n_genes == n for x, n in zip(summary.pseudobulks, modality_sizes(module), strict=False)
-    )
+    is_same = all(x is None or x.n_genes == n for x, n in zip(summary.pseudobulks, module.blocks.sizes, strict=False))
     if not any(summary.pseudobulks) or not is_same:
         return None
     made_from, responses = getattr(model, "_responses", (None, None))
@@ -175,7 +172,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     return order
 
 
-def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
+def _sort_tokens(module: DiffusionModule, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort tokens by explained variance; return the order and the token basis over the training cells."""
     moments = moments_in_training(data)
     order = np.arange(module.size.n_tokens)

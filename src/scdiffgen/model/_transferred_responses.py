@@ -165,7 +165,7 @@ def build_response_model(
     module: DiffusionModule, bulks: Sequence[Pseudobulks | None], conditions: Conditions[np.ndarray]
 ) -> ResponseModel:
     """Build the response model of a module from pseudobulks and conditions of the training cells."""
-    sizes, (name, *_) = modality_sizes(module), module.intervention_names
+    sizes, (name, *_) = module.blocks.sizes, module.intervention_names
     features, names = module.denoiser.embed.features(name), context_names(module.specs)
     vectors = None if features is None else features.cpu().numpy()
     columns = [columns_of(module.specs, key) for key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
@@ -181,7 +181,7 @@ def pseudobulks(
     references: Sequence[Pseudobulks | None],
 ) -> list[Pseudobulks | None]:
     """Compute pseudobulks of each modality, appended to those of a reference; None if they need too much memory."""
-    sizes, groups = modality_sizes(module), response_groups(conditions, module.specs, edges)
+    sizes, groups = module.blocks.sizes, response_groups(conditions, module.specs, edges)
     batches, ends = columns_of(module.specs, REGISTRY_KEYS.BATCH), np.cumsum([0, *sizes])
     library = None
     if len(sizes) > 1:
@@ -201,12 +201,6 @@ def pseudobulks(
                 own.add(whole if len(sums) == 1 else whole[:, first:last])
     references = references or [None] * len(sums)
     return [own.finish(known) if own.fits else None for own, known in zip(sums, references, strict=True)]
-
-
-def modality_sizes(module: DiffusionModule) -> Sequence[int]:
-    """Return the numbers of genes of the modalities."""
-    blocks = getattr(module, "blocks", None)
-    return (module.n_vars,) if blocks is None else blocks.sizes
 
 
 def response_groups(

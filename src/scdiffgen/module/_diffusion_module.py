@@ -1,9 +1,7 @@
-"""Base class of modules: condition dropout, guidance, averaged weights and training stages."""
+"""The module of all processes: a code of cells x a path that corrupts it x a denoiser, trained and averaged."""
 
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,160 +11,138 @@ from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
-from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import Rng, side_by_side, to_scipy
-from scdiffgen.nn import NetworkSize
+from scdiffgen.diffusion import Blocks, Rng, side_by_side
+from scdiffgen.nn import AdditiveReadout, NetworkSize
 
-from ._denoiser import ConditionedDenoiser
-from ._processes import Given, Predictor, Scale
+from ._count_code import LIBRARY, VECTORS, Batches, Code, Encoded, TrainingCells
+from ._denoisers import UNGUIDED, Blueprint, Denoiser, Guidance
+from ._mean_calibration import match_means
+from ._paths import Path, Predict
+from ._process_options import Ability, GaussianOptions, Given
+from ._processes import PROCESSES, lacking, named_process
 
 
 class DiffusionModule(BaseModuleClass):
-    """Diffusion module: a process, its denoiser, and an averaged (EMA) denoiser for sampling and validation."""
+    """Diffusion module; ``n_vars`` is a number of genes, or of several modalities one by key in a minibatch."""
 
-    process_name: ClassVar[str]
-    """Name of the process, as in ``process="thinning"``."""
-
-    options_cls: ClassVar[type | None] = None
-    """A frozen dataclass of plain values with the settings of the process, if it has any."""
-
-    judged_by_validation: ClassVar[bool] = True
-    """Whether a rising validation loss stops training and restores the best weights."""
-
-    least_steps: ClassVar[int] = 1000
-    """Minimum number of training steps by default."""
-
-    count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
-    """Keys of counts in a minibatch; counts of several modalities are concatenated."""
-
-    process: Any
-    """An object with the methods ``corrupt``, ``score``, ``draw`` and ``guide``, without weights."""
-
-    denoiser: ConditionedDenoiser
-    ema_denoiser: ConditionedDenoiser
+    code: Code
+    path: Path
+    denoiser: Denoiser
+    ema_denoiser: Denoiser
+    """Exponential moving average of the weights, for sampling, reading and validation."""
 
     def __init__(
         self,
-        n_vars: int,
+        n_vars: int | Mapping[str, int],
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
         condition_dropout: float = 0.1,
         features: Mapping[str, Tensor] | None = None,
-        process_options: Any = None,
+        process: str | GaussianOptions = "thinning",
     ) -> None:
         super().__init__()
+        columns = dict(n_vars) if isinstance(n_vars, Mapping) else {REGISTRY_KEYS.X_KEY: n_vars}
+        self.count_keys, self.blocks = tuple(columns), Blocks(tuple(columns.values()))
         self.specs = tuple(specs)
-        self.intervention_names = [spec.name for spec in self.specs if spec.is_intervention]
-        self.n_vars = n_vars
         self.size = size
         self.condition_dropout = condition_dropout
-        self.process_options = self.options_cls() if self.options_cls and process_options is None else process_options
-        self.process = self.make_process()
-        self.denoiser = self.make_denoiser(features or {})
+        self.process_name, options = named_process(process, len(columns))
+        self.process = PROCESSES[self.process_name]
+        self.path = self.process.path(self.blocks, options)
+        self.code = self.process.code(self.blocks, specs, size, options)
+        made_for = Blueprint(self.blocks, specs, size, features or {}, self.path, options)
+        self.denoiser = self.process.denoiser(made_for)
         self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
 
-    # Methods that a process must provide.
-
-    @abstractmethod
-    def make_process(self) -> Any:
-        """Create the process object, which corrupts and draws cells."""
-
-    @abstractmethod
-    def make_denoiser(self, features: Mapping[str, Tensor]) -> ConditionedDenoiser:
-        """Create the denoiser, given feature vectors ``(categories, n_features)`` by condition."""
-
-    @abstractmethod
-    def initialise(self, batches: Iterable[tuple[Any, Given]]) -> None:
-        """Initialise from the CSR counts and conditions of the training cells, before the first training."""
-
-    @abstractmethod
-    def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
-        """Compute the training loss of CSR counts ``(cells, genes)`` with condition dropout."""
-
-    @abstractmethod
-    def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """Compute the loss of the averaged network, without condition dropout and with a fixed generator."""
-
-    @abstractmethod
-    def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Draw cells of about ``library`` ``(cells,)`` molecules: dense integer counts ``(cells, genes)``."""
-
-    @abstractmethod
-    def counterfactual(
-        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
-    ) -> Tensor:
-        """Draw cells by the predictor ``after``, keeping a share ``keep`` in [0, 1); ``None`` is the default."""
-
-    @abstractmethod
-    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Compute expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
-
-    @abstractmethod
-    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
-
-    # Methods that a process may override.
-
-    def start_linearly(self, sample: Iterable[tuple[Any, Given]]) -> None:
-        """Initialise by a linear model of a sample of training cells (CSR counts and conditions)."""
-
-    def linear_weights(self) -> Sequence[Tensor]:
-        """Return the linearly initialised weights, which have a lower learning rate."""
-        return ()
-
-    def regularisation(self, n_cells: int) -> tuple[float, float]:
-        """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
-        return 0.01, 1.0
-
-    # Reading tokens.
-
-    @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Compute hidden vectors of the read-out ``(cells, tokens, width)`` of whole cells."""
-        return self.ema_denoiser.network.readout.hidden(self.tokens(counts, conditions))
-
-    def gene_weights(self) -> Tensor:
-        """Return gene weights of :meth:`hidden`, ``(tokens, width, genes)``."""
-        return self.ema_denoiser.network.readout.loadings()
-
-    def sort_tokens(self, order: Sequence[int]) -> None:
-        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""
-        for denoiser in self.denoisers:
-            denoiser.sort_tokens(torch.as_tensor(order))
-
-    # Training.
+    @property
+    def n_vars(self) -> int:
+        """Number of genes, or of features of all modalities."""
+        return sum(self.blocks.sizes)
 
     @property
-    def denoisers(self) -> tuple[Any, Any]:
+    def intervention_names(self) -> list[str]:
+        """Names of the conditions that are interventions."""
+        return [spec.name for spec in self.specs if spec.is_intervention]
+
+    @property
+    def denoisers(self) -> tuple[Denoiser, Denoiser]:
         """The trained denoiser and the averaged denoiser."""
         return self.denoiser, self.ema_denoiser
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Given]:
-        """Return CSR counts ``(cells, genes)`` (or cached values) and conditions on the module's device."""
+    def require(self, asked: str, ability: Ability) -> None:
+        """Raise if the process lacks what a method needs."""
+        if ability not in self.process.abilities:
+            raise ValueError(lacking(asked, self.process_name, ability))
+
+    # Training.
+
+    def initialise(self, batches: Batches) -> None:
+        """Initialise from the CSR counts and conditions of all training cells, before the first training."""
+        self.code.fit(batches, self.denoisers)
+
+    def start_linearly(self, sample: Batches) -> None:
+        """Initialise by a linear model of a sample of the training cells."""
+        self.code.fit_sample(sample, self.denoisers)
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+        """Return CSR counts ``(cells, columns)`` or cached codes, and conditions, on the module's device."""
         device = self.denoiser.embed.null.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
+        conditions = conditions_from_batch(tensors, self.specs)
+        if VECTORS in tensors:
+            return Encoded(tensors[VECTORS], tensors[LIBRARY]), conditions
         parts = [tensors[key] for key in self.count_keys]
         counts = side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
-        return counts, conditions_from_batch(tensors, self.specs)
+        return counts, conditions
 
-    def drop_conditions(self, conditions: Given) -> Given:
-        """Drop conditions at random."""
-        return conditions.drop(self.condition_dropout, together=list(conditions))
+    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
+        """Compute the training loss: drop some conditions, corrupt the cells, and predict what is missing."""
+        if (own := self.code.loss(self.denoiser, cells)) is not None:
+            return _averaged(own)
+        given = conditions.drop(self.condition_dropout, together=list(conditions))
+        errors = self._errors(self.denoiser, self.code.drop(cells, self.condition_dropout), given, conditions)
+        return _averaged(errors, self.denoiser.network.readout.penalty())
+
+    @torch.no_grad()
+    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
+        """Compute the loss of the averaged network, without dropout of conditions and with a fixed generator."""
+        if (own := self.code.loss(self.ema_denoiser, cells)) is not None:
+            return _averaged(own)
+        return _averaged(self._errors(self.ema_denoiser, cells, conditions, conditions, generator))
+
+    def _errors(
+        self, denoiser: Denoiser, cells: TrainingCells, given: Given, conditions: Given, generator: Rng = None
+    ) -> Tensor:
+        """Compute the errors ``(cells,)`` of a denoiser that is told the ``given`` of all ``conditions``."""
+        coded, library = self.code.encode_training(self.ema_denoiser, cells, conditions, generator)
+        predict = denoiser.bind(given, self.code.missing(conditions))
+        corrupted = self.path.corrupt(coded, generator)
+        return predict(corrupted.state, library).loss(corrupted)
 
     def stages(self) -> tuple[float, ...]:
-        """Return shares of the epochs of the training stages; most processes have one stage."""
-        return (1.0,)
+        """Return shares of the epochs of the training stages."""
+        return self.code.stages()
 
+    @torch.no_grad()
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Compute the features that replace the counts of cells in later stages."""
-        return dict(batch)
+        """Compute the codes that replace the counts of cells in later stages."""
+        counts, conditions = self.unpack(batch)
+        assert isinstance(counts, Tensor)
+        rest = {key: values for key, values in batch.items() if key not in self.count_keys}
+        coded = self.code.cache(self.ema_denoiser, counts, conditions)
+        return {VECTORS: coded, LIBRARY: self.library(counts), **rest}
 
+    @torch.no_grad()
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
-        """Begin the next stage, given the cached features of all training cells."""
+        """Begin the next stage, given the cached codes of all training cells."""
+        self.code.begin_stage(self.denoisers, cached)
 
-    def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
-        """Calibrate gene means of drawn cells to those of training cells; by default do nothing."""
+    @torch.no_grad()
+    def calibrate(self, cells: Batches, n_training: int, n_rounds: int = 2, n_drawn: int = 4_000) -> None:
+        """Calibrate gene means of drawn cells to those of training cells, if the code asks for it."""
+        if self.code.calibrates(self.denoiser):
+            match_means(self, cells, n_training, n_rounds, n_drawn)
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
@@ -175,44 +151,98 @@ class DiffusionModule(BaseModuleClass):
 
     # Sampling.
 
+    def bind(self, conditions: Given, guidance: Guidance = UNGUIDED) -> Predict:
+        """Bind conditions to the averaged network, guided."""
+        return guidance.bind(self.ema_denoiser, conditions)
+
     @torch.no_grad()
     def generate(
-        self, conditions: Given, library: Tensor, *, guidance_scale: Scale = 1.0, n_steps: int, generator: Rng = None
+        self,
+        conditions: Given,
+        library: Tensor,
+        *,
+        guidance: Guidance = UNGUIDED,
+        start: Tensor | None = None,
+        n_steps: int,
+        generator: Rng = None,
     ) -> Tensor:
-        """Draw cells of ``library`` ``(cells,)`` molecules under given conditions: dense ``(cells, genes)``."""
-        predictor = self.predictor(conditions, len(library), guidance_scale)
-        return self.draw(predictor, library, n_steps=n_steps, generator=generator)
+        """Draw dense counts of cells with about ``library`` ``(cells,)`` molecules, or add to ``start`` so many."""
+        predict, rng = self.bind(conditions, guidance), self.code.rng(generator)
+        state = self.path.start(library, self.code.length, generator) if start is None else start
+        coded = self.path.reverse(predict, state, library, n_steps=n_steps, generator=generator)
+        return self.code.decode(self.ema_denoiser, coded, library, conditions, rng, guidance)
 
-    def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
-        """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
-        groups = self.guided(conditions, guidance_scale)
-        rest = conditions.without({name for names, _ in groups for name in names})
-        guided = [rest.replace(conditions.only(names)) for names, _ in groups]
-        conditional = [self.ema_denoiser.bind(given) for given in guided]
-        unconditional = self.ema_denoiser.bind(rest)
-        scales = [scale for _, scale in groups]
-        return self.process.guide(unconditional, conditional, scales) if conditional else unconditional
+    @torch.no_grad()
+    def counterfactual(
+        self,
+        cells: Tensor,
+        source: Given,
+        target: Given,
+        *,
+        guidance: Guidance = UNGUIDED,
+        keep: float | None = None,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Draw CSR cells under other conditions, and keep a share ``keep`` in [0, 1), by default that of the code."""
+        library, rng = self.library(cells), self.code.rng(generator)
+        predict, share = self.bind(target, guidance), self.code.kept if keep is None else keep
+        coded = self.code.encode(self.ema_denoiser, cells, source, rng)
+        if share is None:
+            log_shares = self.expression(cells, source).log()
+            coded = self.path.couple(coded, log_shares, self.bind(source), predict, library, generator)
+        elif share < 1:
+            state = self.path.keep(coded, share, generator)
+            coded = self.path.reverse(predict, state, library, n_steps=n_steps, generator=generator)
+        return self.code.decode(self.ema_denoiser, coded, library, target, rng, guidance)
 
-    def guided(self, conditions: Given, guidance_scale: Scale) -> list[tuple[list[str], float]]:
-        """Return conditions that are guided together, and their scales."""
-        if isinstance(guidance_scale, Mapping):
-            return [([name], guidance_scale[name]) for name in conditions if name in guidance_scale]
-        return [(list(conditions), guidance_scale)] if conditions else []
+    @torch.no_grad()
+    def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
+        """Draw an unbiased estimate ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
+        corrupted = self.path.uniform(counts, generator)
+        predict = self.ema_denoiser.bind(conditions, self.code.missing(conditions))
+        return predict(corrupted.state, corrupted.library).bound(corrupted, counts)
+
+    # Reading whole cells, CSR counts (cells, columns).
 
     def library(self, counts: Tensor) -> Tensor:
-        """Compute library sizes ``(cells,)`` of CSR counts."""
-        return self.denoiser.library(counts)
+        """Compute library sizes ``(cells,)``, or ``(cells, modalities)``."""
+        return self.blocks.library(counts)
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
-        """Log-normalise CSR counts ``(cells, genes)`` within each modality."""
-        return log_normalise(to_scipy(counts))
+        """Log-normalise counts within each modality."""
+        return self.code.log_expression(counts)
+
+    @torch.no_grad()
+    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute expected expression ``(cells, columns)``, in shares that sum to 1 in each modality."""
+        return self.code.expression(self.ema_denoiser, counts, conditions)
+
+    @torch.no_grad()
+    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute tokens ``(cells, tokens, dim)``."""
+        return self.code.tokens(self.ema_denoiser, counts, conditions)
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute hidden vectors of the read-out ``(cells, tokens, width)``."""
+        return self.code.hidden(self.ema_denoiser, counts, conditions)
+
+    def gene_weights(self) -> Tensor:
+        """Return gene weights of :meth:`hidden`, ``(tokens, width, columns)``."""
+        return self.code.gene_weights(self.ema_denoiser)
+
+    def readout(self) -> AdditiveReadout:
+        """Return the read-out from tokens to genes."""
+        return self.code.readout(self.ema_denoiser)
+
+    def sort_tokens(self, order: Sequence[int] | NDArray[np.intp]) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""
+        self.code.sort_tokens(torch.as_tensor(order))
+        for denoiser in self.denoisers:
+            denoiser.sort_tokens(torch.as_tensor(order))
 
 
-def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
+def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     """Average errors over cells and add the penalty."""
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
-
-
-def gene_frequencies(molecules: NDArray[np.float64]) -> Tensor:
-    """Compute smoothed shares of genes among all molecules ``(genes,)``."""
-    return torch.from_numpy((molecules + 0.5) / (molecules + 0.5).sum()).float()

@@ -1,8 +1,35 @@
 """Calibration of gene means by shrunken differences of mean log expression between training and drawn cells."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
+
+if TYPE_CHECKING:
+    from ._count_code import Batches
+    from ._diffusion_module import DiffusionModule
+
+
+def match_means(module: DiffusionModule, cells: Batches, n_training: int, n_rounds: int, n_drawn: int) -> None:
+    """Shift gene biases until drawn cells match the mean log expression of the training cells.
+
+    The number of sampling steps is large enough for converged means; four are too few (decision 34).
+    """
+    generator = torch.Generator(module.denoiser.network.readout.bias.device).manual_seed(0)
+    for _ in range(n_rounds):
+        real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
+        for counts, given in cells:
+            real.partial_fit(module.log_expression(counts))
+            for _ in range(min(max(n_drawn // n_training, 1), 8)):
+                new = module.generate(given, module.library(counts), n_steps=16, generator=generator)
+                drawn.partial_fit(module.log_expression(new.to_sparse_csr()))
+        change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
+        for denoiser in module.denoisers:
+            denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
 
 
 def mean_change(

@@ -1,6 +1,6 @@
 """Features that are missing from the panel of a batch, such as protein tags without an antibody."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import Blocks, to_scipy
+from scdiffgen.diffusion import Blocks
 
-from ._processes import Given
+from ._process_options import Given
 
 
 class PanelSums:
@@ -68,19 +68,15 @@ class Panels(nn.Module):
 
     def sums(self) -> dict[int, PanelSums]:
         """Return empty sums by position of the modalities that may have panels."""
-        if self.batch is None:
+        if self.batch is None or len(self.blocks.sizes) == 1:
             return {}
         narrow = [place for place, size in enumerate(self.blocks.sizes) if size <= self.most_columns]
         return {place: PanelSums(self.batch.n_categories, self.blocks.sizes[place]) for place in narrow}
 
-    def counted(
-        self, sums: dict[int, PanelSums], batches: Iterable[tuple[Tensor, Given]]
-    ) -> Iterator[tuple[Tensor, Given]]:
-        """Add all cells to the sums as they pass."""
-        for counts, conditions in batches:
-            for place, part in sums.items():
-                part.add(to_scipy(counts)[:, self.blocks.slices[place]], self.batch_of(conditions))
-            yield counts, conditions
+    def add(self, sums: dict[int, PanelSums], counts: sparse.csr_matrix, conditions: Given) -> None:
+        """Add cells to the sums."""
+        for place, part in sums.items():
+            part.add(counts[:, self.blocks.slices[place]], self.batch_of(conditions))
 
     def set(self, place: int, missing: np.ndarray) -> None:
         """Set missing features ``(batches, columns)`` of a modality."""

@@ -5,12 +5,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._denoiser import Denoiser
-from ._processes import Given
+from scdiffgen.diffusion import Blocks
+
+from ._diffusion_module import DiffusionModule
+from ._process_options import Given
 
 
 class Contributions(NamedTuple):
-    """Additive decomposition of log-rates; each term is centred over all genes, and the terms sum to ``total``."""
+    """Additive decomposition of gene scores; terms are centred over the genes of a modality, and sum to ``total``."""
 
     total: Tensor  # (cells, genes)
     tokens: Tensor  # (cells, tokens, genes)
@@ -19,38 +21,32 @@ class Contributions(NamedTuple):
 
 
 @torch.no_grad()
-def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: Tensor) -> Contributions:
-    """Decompose the log-rates of ``genes`` (column positions) in uncorrupted cells, CSR ``(cells, genes)``."""
-    readout = denoiser.network.readout
-    library = denoiser.library(counts)
-    embedded = denoiser.embed_conditions(conditions, len(library))
-    of_conditions, weights = denoiser.condition_scores(conditions, embedded), readout.loadings()
-    weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
-    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, *embedded))
+def contributions(module: DiffusionModule, counts: Tensor, conditions: Given, genes: Tensor) -> Contributions:
+    """Decompose the gene scores of ``genes`` (column positions) in uncorrupted cells, CSR ``(cells, genes)``."""
+    total, of_conditions = module.code.gene_scores(module.ema_denoiser, counts, conditions)
+    hidden, weights = module.hidden(counts, conditions), _centred(module.gene_weights(), module.blocks)
     return Contributions(
-        total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
-        tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
-        conditions={name: _centred(scores)[:, genes] for name, scores in of_conditions.items()},
-        constant=_centred(readout.bias[None])[0, genes],
+        total=_centred(total, module.blocks)[:, genes],
+        tokens=torch.einsum("ctr,trg->ctg", hidden, weights[:, :, genes]),
+        conditions={name: _centred(scores, module.blocks)[:, genes] for name, scores in of_conditions.items()},
+        constant=_centred(module.readout().bias, module.blocks)[genes],
     )
 
 
-def _centred(scores: Tensor) -> Tensor:
-    return scores - scores.mean(1, keepdim=True)
+def _centred(scores: Tensor, blocks: Blocks) -> Tensor:
+    parts = [part - part.mean(-1, keepdim=True) for part in scores.split(blocks.sizes, -1)]
+    return torch.cat(parts, dim=-1)
 
 
-def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
+def activation_gradient(module: DiffusionModule, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Differentiate activations along ``directions`` by ``log1p(counts)``, summed over cells ``(tokens, genes)``."""
-    network, encoder = denoiser.network, denoiser.network.trunk.encoder
+    encoder, hidden_of = module.code.encoder(module.ema_denoiser, counts, conditions)
     if encoder.functions is not None:
         raise ValueError(
             "An encoder that embeds expression has no gene weights: use `method='readout'`, or make and train "
             "a model with `expression_embedding=None`."
         )
-    library = denoiser.library(counts)
-    conditioning = network.trunk.conditioning(library, library, *denoiser.embed_conditions(conditions, len(library)))
     sums = encoder.read(counts).detach().requires_grad_()
-    hidden = network.readout.hidden(network.trunk(sums, conditioning))
-    activation = torch.einsum("ctr,tr->t", hidden, directions)
+    activation = torch.einsum("ctr,tr->t", hidden_of(sums), directions)
     gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
     return torch.stack(gradients) @ encoder.weight.T

@@ -1,6 +1,7 @@
 """Data splitters with sparse minibatches, and with cached features for training in stages."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import cast
 
 import torch
 from scvi.dataloaders import AnnDataLoader, DataSplitter
@@ -36,13 +37,14 @@ class SparseDataSplitter(DataSplitter):
 class StagedLoader:
     """Loader that can compute features of all minibatches once, and yield minibatches of the features afterwards."""
 
-    def __init__(self, loader: AnnDataLoader | BlockLoader, *, shuffle: bool) -> None:
+    def __init__(self, loader: Iterable[Minibatch], *, shuffle: bool) -> None:
         self.loader = loader
         self.shuffle = shuffle
         self.cached: Minibatch | None = None
+        self.n_cached = 0
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return self.n_cached or len(cast("Sized", self.loader))
 
     def __iter__(self) -> Iterator[Minibatch]:
         """Yield minibatches of cells, or of the features once they are cached."""
@@ -57,6 +59,7 @@ class StagedLoader:
     def cache(self, compute: Callable[[Minibatch], Minibatch]) -> Minibatch:
         """Compute features of all cells, cache them for later iterations, and return them; one row per cell."""
         parts = [compute(batch) for batch in self.loader]
+        self.n_cached = len(parts)
         self.cached = {key: torch.cat([part[key].cpu() for part in parts]) for key in parts[0]}
         return self.cached
 

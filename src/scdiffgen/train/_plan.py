@@ -167,7 +167,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         """Keep the weights with the lowest validation loss; stop if the loss rises by ``max_validation_rise``."""
         loss = float(self.trainer.callback_metrics["validation_loss"])
         last_stage = self._stage + 1 == len(self._stage_ends)
-        judges = self.module.judged_by_validation and not math.isinf(self.config.max_validation_rise)
+        judges = self.module.denoiser.judged_by_validation and not math.isinf(self.config.max_validation_rise)
         if not last_stage or self.trainer.sanity_checking or not judges:
             return
         self._last_loss = loss
@@ -202,8 +202,8 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """Set up AdamW, with warm-up and cosine decay of the learning rate over the run, or over each stage."""
-        config, linear = self.config, list(self.module.linear_weights())
-        decay, share = self.module.regularisation(max(self.n_obs_training, 1))
+        config, linear = self.config, list(self.module.denoiser.linear_weights())
+        decay, share = self.module.denoiser.regularisation(max(self.n_obs_training, 1))
         decay = decay if config.weight_decay is None else config.weight_decay
         share = share if config.linear_lr is None else config.linear_lr
         embeddings = [p for p in self.module.denoiser.embed.parameters() if p.ndim > 1]

@@ -10,7 +10,7 @@ from scdiffgen.nn._encoders import CountEncoder
 from scdiffgen.nn._numbers import log_count_embedding
 from scdiffgen.nn._options import NetworkSize
 from scdiffgen.nn._readouts import AdditiveReadout
-from scdiffgen.nn._shapes import Genes, Hidden, Levels, Tokens
+from scdiffgen.nn._shapes import Genes, Hidden, Levels, Sums, Tokens
 
 
 class CountLikelihood(nn.Module):
@@ -50,8 +50,11 @@ class TokenAutoencoder(nn.Module):
 
     def encode(self, counts: Genes, library: Levels) -> Tokens:
         """Encode CSR counts with library sizes as tokens."""
-        conditioning = self.embed_library(torch.log1p(library))
-        tokens = self.to_latent(self.encoder(self.encoder.read(counts), conditioning))
+        return self.encode_sums(self.encoder.read(counts), library)
+
+    def encode_sums(self, gene_sums: Sums, library: Levels) -> Tokens:
+        """Encode the sums of ``encoder.read``."""
+        tokens = self.to_latent(self.encoder(gene_sums, self.embed_library(torch.log1p(library))))
         return F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5
 
     def shares(self, latent: Tokens) -> Genes:

@@ -1,0 +1,296 @@
+"""Codes of cells: what the path corrupts, and how it becomes counts again.
+
+A code is fitted to the training cells (``fit``), encodes counts (``encode``) and decodes them (``decode``), and reads
+whole cells (``tokens``, ``expression``). Methods that need trained weights take the denoiser that holds them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_blocks
+from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
+
+from ._denoisers import AverageCell, Guidance, UrnDenoiser
+from ._linear_start import linear_model_of_blocks, start_linearly
+from ._panels import Panels
+from ._process_options import Ability, Given
+from ._rare_labels import LabelSums
+
+DEEP = 10  # mean counts per feature of a modality above which prior strengths are capped
+VECTORS, LIBRARY = "vectors", "library"
+"""Keys of cached values in a minibatch."""
+
+Batches: TypeAlias = Iterable[tuple[Tensor, Given]]
+"""CSR counts ``(cells, columns)`` and conditions of the training cells."""
+
+
+class Encoded(NamedTuple):
+    """Cached codes and library sizes of training cells."""
+
+    vector: Tensor  # (cells, length), or (cells, draws, length)
+    library: Tensor  # (cells,)
+
+
+TrainingCells: TypeAlias = Tensor | Encoded
+"""CSR counts ``(cells, columns)``, or their codes."""
+
+
+class Code(nn.Module, ABC):
+    """Base class of codes."""
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset()
+
+    kept: ClassVar[float | None] = None
+    """Share of a given cell that is kept under other conditions by default; ``None`` couples it to the new ones."""
+
+    def __init__(self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, options: Any) -> None:
+        super().__init__()
+        self.blocks, self.specs, self.size = blocks, list(specs), size
+        self.panels = Panels(specs, blocks)
+
+    @property
+    def length(self) -> int:
+        """Number of entries of the code of a cell."""
+        return sum(self.blocks.sizes)
+
+    # Training cells.
+
+    @abstractmethod
+    def fit(self, cells: Batches, denoisers: Sequence[Any]) -> None:
+        """Fit the code to all training cells, and initialise denoisers by it, before the first training."""
+
+    def fit_sample(self, sample: Batches, denoisers: Sequence[Any]) -> None:
+        """Fit what needs several passes to a sample of the training cells."""
+
+    def extend(self, cells: Batches) -> None:
+        """Extend a fitted code to the cells of a query model, which may have new categories."""
+
+    @abstractmethod
+    def encode_training(
+        self, denoiser: Any, cells: TrainingCells, conditions: Given, generator: Rng = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return codes and library sizes of training cells."""
+
+    def drop(self, cells: TrainingCells, rate: float) -> TrainingCells:
+        """Drop parts of training cells at random, as conditions are dropped."""
+        return cells
+
+    def missing(self, conditions: Given) -> Tensor | None:
+        """Mark features ``(cells, columns)`` that the panel of a batch lacks; ``None`` if none does."""
+        return self.panels.of_cells(conditions)
+
+    def calibrates(self, denoiser: Any) -> bool:
+        """Return whether gene means of drawn cells are matched to training cells after training."""
+        return False
+
+    # Training in stages. Most codes have one stage, in which the denoiser is trained.
+
+    def stages(self) -> tuple[float, ...]:
+        """Return shares of the epochs of the training stages."""
+        return (1.0,)
+
+    def loss(self, denoiser: Any, cells: TrainingCells) -> Tensor | None:
+        """Compute the loss ``(cells,)`` of the code itself while it is trained; ``None`` afterwards."""
+        return None
+
+    def cache(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute the codes of cells for later stages."""
+        raise NotImplementedError
+
+    def begin_stage(self, denoisers: Sequence[Any], cached: Mapping[str, Tensor]) -> None:
+        """Begin the next stage, given the cached codes of all training cells."""
+
+    # Cells to codes and back.
+
+    def rng(self, generator: Rng) -> Any:
+        """Return the random numbers of one call, which :meth:`encode` and :meth:`decode` share."""
+        return generator
+
+    @abstractmethod
+    def encode(self, denoiser: Any, counts: Tensor, conditions: Given, rng: Any) -> Tensor:
+        """Encode CSR counts ``(cells, columns)``."""
+
+    @abstractmethod
+    def decode(
+        self, denoiser: Any, coded: Tensor, library: Tensor, conditions: Given, rng: Any, guidance: Guidance
+    ) -> Tensor:
+        """Decode codes to dense counts ``(cells, columns)`` of about ``library`` molecules."""
+
+    # Reading whole cells.
+
+    def readout(self, denoiser: Any) -> AdditiveReadout:
+        """Return the read-out from tokens to genes."""
+        return denoiser.network.readout
+
+    def gene_weights(self, denoiser: Any) -> Tensor:
+        """Return gene weights ``(tokens, width, genes)`` of :meth:`hidden`."""
+        return self.readout(denoiser).loadings()
+
+    @abstractmethod
+    def tokens(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
+
+    def hidden(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute hidden vectors of the read-out ``(cells, tokens, width)`` of whole cells."""
+        return self.readout(denoiser).hidden(self.tokens(denoiser, counts, conditions))
+
+    def encoder(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+        """Return the encoder of counts, and the function from its sums to :meth:`hidden`."""
+        raise NotImplementedError
+
+    def gene_scores(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute gene scores of whole cells (the sum over tokens, conditions and a bias), and those of conditions."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def expression(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute expected expression ``(cells, columns)`` of whole cells, in shares that sum to 1."""
+
+    def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
+        """Log-normalise CSR counts ``(cells, columns)`` within each modality."""
+        cells = to_scipy(counts)
+        if len(self.blocks.sizes) == 1:
+            return log_normalise(cells)
+        return sparse.hstack([log_normalise(part) for part in self.blocks.split(cells)], format="csr")
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute what the code stores of tokens."""
+
+
+class CountCode(Code):
+    """Counts themselves, of one or several modalities."""
+
+    abilities = frozenset({"gradients of tokens"})
+
+    @torch.no_grad()
+    def fit(self, cells: Batches, denoisers: Sequence[UrnDenoiser]) -> None:
+        """Initialise by the average cell, offset rare labels, cap priors of high-count modalities, and find panels."""
+        sizes, offsets, panel_sums = self.blocks.sizes, denoisers[0].label_offsets, self.panels.sums()
+        label_sums = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in sizes]
+        molecules = np.zeros(self.length)
+        n_molecules = n_cells = torch.zeros(len(sizes))
+        for counts, given in cells:
+            library = self.blocks.library(counts).cpu().reshape(len(counts), len(sizes))
+            n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
+            molecules += column_sums(counts).cpu().numpy()
+            whole = to_scipy(counts)
+            for sums, part in zip(label_sums, self.blocks.split(whole) if label_sums else (), strict=True):
+                sums.add(part, given)
+            self.panels.add(panel_sums, whole, given)
+        frequencies = gene_frequencies(molecules)
+        deep = (n_molecules >= DEEP * n_cells * torch.tensor(sizes)) & (n_cells > 0)
+        parts = zip(label_sums, frequencies.split(sizes) if label_sums else (), strict=True)
+        table = torch.cat([sums.offsets(shares) for sums, shares in parts], dim=1) if label_sums else None
+        for denoiser in denoisers:
+            denoiser.start_from(AverageCell(frequencies, n_molecules / n_cells, deep, table))
+        for place, part in panel_sums.items():
+            if (missing := part.missing()).any():
+                self._start_panel(place, missing, part.full_panel(missing), part.n_cells.sum(), denoisers)
+
+    def _start_panel(
+        self,
+        place: int,
+        missing: NDArray[np.bool_],
+        molecules: NDArray[np.float64],
+        n_cells: float,
+        denoisers: Sequence[UrnDenoiser],
+    ) -> None:
+        """Start a high-count modality from the ``molecules`` ``(columns,)`` that all cells have with the full panel."""
+        depth, columns = molecules.sum() / n_cells, self.blocks.slices[place]
+        if depth < DEEP * len(molecules):
+            return
+        self.panels.set(place, missing)
+        for denoiser, is_trained in zip(denoisers, (True, False), strict=True):
+            limit, offsets, bias = denoiser.limit, denoiser.label_offsets, denoiser.network.readout.bias
+            bias[columns] = gene_frequencies(molecules).log().to(bias)
+            limit.depth[place], limit.limited[place] = depth, True
+            limit.log_limits.requires_grad_(is_trained)
+            limit.limit(limit.limited)
+            if offsets is not None:  # sums of labels include zero counts of missing features
+                offsets.table[:, columns] = 0
+                offsets.set(offsets.table)
+
+    def fit_sample(self, sample: Batches, denoisers: Sequence[UrnDenoiser]) -> None:
+        """Initialise by a linear model of cells with all features of a modality."""
+        parts = [to_scipy(self._complete(counts, given)) for counts, given in sample]
+        n_components = self.size.n_tokens * self.size.readout_dim
+        linear = linear_model_of_blocks(sparse.vstack(parts, format="csr"), self.blocks, n_components)
+        for denoiser in denoisers:
+            start_linearly(denoiser.network, linear)
+
+    def encode_training(
+        self, denoiser: UrnDenoiser, cells: TrainingCells, conditions: Given, generator: Rng = None
+    ) -> tuple[Tensor, Tensor]:
+        assert isinstance(cells, Tensor)
+        return cells, self.blocks.library(cells)
+
+    def drop(self, cells: TrainingCells, rate: float) -> TrainingCells:
+        """Drop modalities, but never all of a cell."""
+        if len(self.blocks.sizes) == 1 or not isinstance(cells, Tensor):
+            return cells
+        return self.blocks.without(cells, without_blocks(self.blocks.library(cells), rate))
+
+    def _complete(self, counts: Tensor, conditions: Given) -> Tensor:
+        """Remove the counts of modalities with missing features."""
+        incomplete = self.panels.incomplete(conditions)
+        return counts if incomplete is None else self.blocks.without(counts, incomplete)
+
+    def calibrates(self, denoiser: UrnDenoiser) -> bool:
+        """Return whether there is one modality (no benchmark of several) and the reference is not frozen."""
+        return len(self.blocks.sizes) == 1 and denoiser.network.readout.bias.requires_grad
+
+    def encode(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given, rng: Rng) -> Tensor:
+        return counts
+
+    def decode(
+        self, denoiser: UrnDenoiser, coded: Tensor, library: Tensor, conditions: Given, rng: Rng, guidance: Guidance
+    ) -> Tensor:
+        return coded
+
+    def tokens(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> Tensor:
+        return denoiser.tokens(counts, self.blocks.library(counts), conditions)
+
+    def gene_weights(self, denoiser: UrnDenoiser) -> Tensor:
+        """Return gene weights, centred within several modalities, because a constant changes no prediction."""
+        weights = super().gene_weights(denoiser)
+        if len(self.blocks.sizes) == 1:
+            return weights
+        return torch.cat([part - part.mean(2, keepdim=True) for part in weights.split(self.blocks.sizes, 2)], dim=2)
+
+    def encoder(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+        trunk, library = denoiser.network.trunk, self.blocks.library(counts)
+        conditioning = trunk.conditioning(library, library, *denoiser.embed_conditions(conditions))
+        return trunk.encoder, lambda sums: self.readout(denoiser).hidden(trunk(sums, conditioning))
+
+    def gene_scores(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
+        of_conditions = denoiser.condition_scores(conditions, denoiser.embed_conditions(conditions))
+        return denoiser.bind_scores(conditions)(counts, self.blocks.library(counts)).logits, of_conditions
+
+    def expression(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> Tensor:
+        """Compute the distribution of the next molecule; missing features are predicted from other modalities."""
+
+        def shares(cells: Tensor) -> Tensor:
+            return denoiser.bind(conditions)(cells, self.blocks.library(cells)).log_prob(cells.to_dense()).exp()
+
+        expression, missing = shares(counts), self.missing(conditions)
+        if missing is None:
+            return expression
+        predicted = shares(self._complete(counts, conditions)) * missing
+        present = expression * ~missing
+        scale = (1 - self.blocks.dense_sums(predicted)) / self.blocks.dense_sums(present)
+        sizes = torch.tensor(self.blocks.sizes, device=scale.device)
+        return predicted + present * scale.repeat_interleave(sizes, dim=1)
+
+
+def gene_frequencies(molecules: NDArray[np.float64]) -> Tensor:
+    """Compute smoothed shares of genes among all molecules ``(genes,)``."""
+    return torch.from_numpy((molecules + 0.5) / (molecules + 0.5).sum()).float()

@@ -1,0 +1,275 @@
+"""Denoisers: condition embedders and a network, which predict the distribution of a cell from its corrupted state.
+
+``denoiser.bind(conditions)(state, library)`` is that distribution: of the next molecule
+(:class:`scdiffgen.diffusion.UrnPrediction`), or of a vector (:class:`scdiffgen.diffusion.GaussianPrediction`). Whoever
+needs a loss, a draw or a likelihood asks the distribution. A denoiser holds all trained weights of a process.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.diffusion import (
+    LARGEST_LOG_RATE,
+    BlockPrediction,
+    Blocks,
+    MoleculePrediction,
+    UrnPrediction,
+    guide,
+)
+from scdiffgen.nn import (
+    ConditionEmbedder,
+    GeneScores,
+    LabelOffsets,
+    NetworkSize,
+    PriorLimit,
+    TokenNetwork,
+    UniversalCombination,
+)
+
+from ._linear_start import linear_weights
+from ._paths import Path, Predict
+from ._process_options import Ability, Given, Scale
+from ._token_order import TOKEN_AXES, permute_weights
+
+LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What a denoiser is made for."""
+
+    blocks: Blocks
+    specs: Sequence[ConditionSpec]
+    size: NetworkSize
+    features: Mapping[str, Tensor]  # vectors (categories, n_features) of conditions
+    path: Path
+    options: Any  # settings of the process
+
+
+class AverageCell(NamedTuple):
+    """Statistics of the counts of training cells."""
+
+    frequencies: Tensor  # (columns,): shares of all molecules
+    depth: Tensor  # (modalities,): mean number of molecules per cell
+    deep: Tensor  # (modalities,): whether features have many molecules
+    offsets: Tensor | None  # (labels, columns): offsets of rare labels
+
+
+class EmbeddedConditions(NamedTuple):
+    """Embedded conditions, as inputs of a network."""
+
+    vectors: Tensor  # (cells, conditioning_dim) with "adaln", otherwise (cells, conditions, conditioning_dim)
+    numbers: Tensor | None  # (cells, conditions), if they rotate queries and keys
+
+
+class Denoiser(nn.Module, ABC):
+    """Base class of denoisers."""
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset()
+
+    judged_by_validation: ClassVar[bool] = True
+    """Whether a rising validation loss stops training and restores the best weights."""
+
+    least_steps: ClassVar[int] = 1000
+    """Minimum number of training steps by default."""
+
+    is_measured: ClassVar[bool] = False
+    """Whether hidden units in the read-out and orthogonal tokens were benchmarked, for one modality."""
+
+    network: Any
+
+    def __init__(self, made_for: Blueprint) -> None:
+        super().__init__()
+        size = made_for.size
+        dim = size.conditioning_dim
+        self.embed = ConditionEmbedder(made_for.specs, dim, size.options, features=made_for.features)
+        self.combine = UniversalCombination(len(made_for.specs), dim) if size.options.conditioning == "adaln" else None
+        self.rotates = size.options.attention_numbers == "rotated"
+        self.network = self.make_network(made_for)
+        self.label_offsets: LabelOffsets | None = None
+
+    @torch.no_grad()
+    def start_from(self, average: AverageCell) -> None:
+        """Initialise by the average cell."""
+        self.network.readout.initialise_bias(average.frequencies)
+
+    @property
+    def deep(self) -> Sequence[bool]:
+        """Modalities with many molecules per feature, whose prior strength is capped."""
+        return ()
+
+    @abstractmethod
+    def make_network(self, made_for: Blueprint) -> nn.Module:
+        """Create the network."""
+
+    @abstractmethod
+    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+        """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
+
+    @abstractmethod
+    def whole(self, library: Tensor) -> Tensor:
+        """Return the noise level of whole cells, as input of the network."""
+
+    def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
+        """Embed all conditions."""
+        vectors = self.embed(conditions, conditions.n_cells)
+        numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
+        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
+
+    def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
+        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
+        return self.network.tokens(coded, self.whole(library), library, *self.embed_conditions(conditions))
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
+        permute_weights(self, order, TOKEN_AXES)
+
+    def linear_weights(self) -> Sequence[Tensor]:
+        """Return the linearly initialised weights, which have a lower learning rate."""
+        return ()
+
+    def regularisation(self, n_cells: int) -> tuple[float, float]:
+        """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
+        return 0.01, 1.0
+
+
+class Guidance(NamedTuple):
+    """Decorator of denoisers, with one scale for all conditions together or one for each named condition."""
+
+    scale: Scale = 1.0
+
+    def groups(self, conditions: Given) -> list[tuple[list[str], float]]:
+        """Return names of conditions that are guided together, and their scales."""
+        if isinstance(self.scale, Mapping):
+            return [([name], self.scale[name]) for name in conditions if name in self.scale]
+        return [(list(conditions), self.scale)] if conditions else []
+
+    def bind(self, denoiser: Denoiser, conditions: Given) -> Predict:
+        """Bind conditions: a denoiser given the unguided ones, guided towards each guided group."""
+        groups = self.groups(conditions)
+        rest = conditions.without({name for names, _ in groups for name in names})
+        conditional = [denoiser.bind(rest.replace(conditions.only(names))) for names, _ in groups]
+        return guide(denoiser.bind(rest), conditional, [scale for _, scale in groups])
+
+
+UNGUIDED = Guidance()
+
+
+class UrnDenoiser(Denoiser):
+    """Urn of missing molecules, with log-rates from tokens, offsets of rare labels and a read-out of treatments."""
+
+    abilities = frozenset(
+        {
+            "several modalities",
+            "new genes",
+            "new categories",
+            "contributions of tokens",
+            "fixed tokens",
+            "interpolation",
+        }
+    )
+    is_measured = True
+
+    network: TokenNetwork
+
+    def __init__(self, made_for: Blueprint) -> None:
+        super().__init__(made_for)
+        self.blocks, n_vars = made_for.blocks, sum(made_for.blocks.sizes)
+        label = next((spec for spec in made_for.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
+        has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
+        self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
+        self.limit = PriorLimit(self.blocks.sizes)
+        # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
+        # Labels have none: it makes cells too typical of small labels.
+        self.condition_readout: nn.Linear | None = None
+        if any(spec.is_intervention for spec in made_for.specs):
+            self.condition_readout = nn.Linear(made_for.size.conditioning_dim, n_vars, bias=False)
+            nn.init.zeros_(self.condition_readout.weight)
+
+    @torch.no_grad()
+    def start_from(self, average: AverageCell) -> None:
+        """Initialise by the average cell, offset rare labels, and cap priors of high-count modalities."""
+        super().start_from(average)
+        self.limit.limit(average.deep)
+        self.limit.depth.copy_(average.depth)
+        if self.label_offsets is not None and average.offsets is not None:
+            self.label_offsets.set(average.offsets)
+
+    @property
+    def deep(self) -> Sequence[bool]:
+        return self.limit.which
+
+    def make_network(self, made_for: Blueprint) -> TokenNetwork:
+        sizes = made_for.blocks.sizes
+        return TokenNetwork(sum(sizes), replace(made_for.size, n_levels=len(sizes)))
+
+    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+        """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
+        scores = self.bind_scores(conditions)
+
+        def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
+            of_genes = scores(state, library)
+            if missing is not None:
+                of_genes = of_genes._replace(logits=of_genes.logits.masked_fill(missing, -LARGEST_LOG_RATE))
+            return self.prediction(of_genes)
+
+        return predict
+
+    def bind_scores(self, conditions: Given) -> Callable[[Tensor, Tensor], GeneScores]:
+        """Bind conditions; the predictor returns gene scores before the urn term is added."""
+        embedded = self.embed_conditions(conditions)
+        of_conditions = self.condition_scores(conditions, embedded)
+
+        def score(state: Tensor, library: Tensor) -> GeneScores:
+            present = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
+            scores: GeneScores = self.network(present, self.blocks.library(present), library, *embedded)
+            logits = scores.logits
+            for added in of_conditions.values():
+                logits = logits.to(torch.result_type(logits, added)).add_(added)  # in place to save memory
+            return scores._replace(logits=logits)
+
+        return score
+
+    def condition_scores(self, conditions: Given, embedded: EmbeddedConditions) -> dict[str, Tensor]:
+        """Return gene scores ``(cells, genes)`` of conditions alone: offsets of rare labels, direct read-out."""
+        vectors, offsets = embedded.vectors, self.label_offsets
+        scores = {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
+        if self.condition_readout is not None:
+            scores["conditions"] = self.condition_readout(F.silu(vectors if vectors.ndim == 2 else vectors.sum(1)))
+        return scores
+
+    def prediction(self, scores: GeneScores) -> MoleculePrediction:
+        """Convert gene scores to rates of the next molecule."""
+        if len(self.blocks.sizes) > 1:
+            parts = zip(scores.logits.split(self.blocks.sizes, 1), scores.log_concentration.split(1, 1), strict=True)
+            log_expected = torch.cat([logits.log_softmax(1) + total for logits, total in parts], dim=1)
+            log_rates, weights = self.limit(log_expected, scores.urn_weights)
+            return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
+        if not any(self.limit.which):
+            return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
+        return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
+
+    def whole(self, library: Tensor) -> Tensor:
+        return library
+
+    def linear_weights(self) -> Sequence[Tensor]:
+        return [*linear_weights(self.network).values()]
+
+    def regularisation(self, n_cells: int) -> tuple[float, float]:
+        """Return weight decay and learning rate; of several modalities, the shallowest over-fits first."""
+        prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced below 750 genes
+        free_cells = 10_000  # number of cells above which the linear model has the full learning rate
+        if len(self.blocks.sizes) > 1:
+            depth = float(self.limit.depth.nan_to_num(torch.inf).min())
+            whole = 300  # number of molecules of a modality above which a cell counts fully
+            n_cells = max(round(n_cells * min(depth / whole, 1)), 1)
+        decay = min(sum(self.blocks.sizes) / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
+        return decay, min(max(n_cells / free_cells, 0.1), 1.0)
