@@ -153,7 +153,7 @@ def test_row_05_diffusion_on_expression() -> None:
         made[sampler] = model.generate({"cell_type": "a"}, 5, n_steps=10, seed=1, silent=True).X.toarray()
     assert all((counts >= 0).all() and counts.sum() > 0 for counts in made.values())
     assert all((made[a] != made[b]).any() for a, b in combinations(made, 2))
-    levels = model.module.process.corrupt(torch.zeros(50, 3)).time
+    levels = model.module.path.corrupt(torch.zeros(50, 3)).state.time
     assert len(levels.unique()) > 40  # each cell its own level
     assert model.generate({"cell_type": "a"}, 2, n_steps=1000, seed=1, silent=True).X.sum() > 0
 

@@ -69,5 +69,5 @@ def test_other_processes_are_refused() -> None:
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
     model = TokenDiffusion(adata, **SMALL, process="gaussian", network=NetworkOptions(n_heads=1))
     model.train(max_epochs=1, **QUIET)
-    with pytest.raises(ValueError, match="needs the thinning process"):
+    with pytest.raises(ValueError, match="needs a process that supports interpolation"):
         model.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_cells=1)

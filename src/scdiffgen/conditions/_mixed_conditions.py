@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from torch import Tensor
 
-from ._conditions import Conditions
+from ._conditions import Condition, Conditions
 
 
 class MixedConditions(Conditions[Tensor]):
@@ -20,3 +20,13 @@ class MixedConditions(Conditions[Tensor]):
     def mix(self, embed: Callable[[Conditions[Tensor]], Tensor]) -> Tensor:
         """Interpolate what is computed from the start and from the end; exact at both."""
         return torch.lerp(embed(self.start), embed(self.end), self.weight)
+
+    def only(self, names: Collection[str]) -> MixedConditions:
+        return MixedConditions(self.start.only(names), self.end.only(names), self.weight)
+
+    def without(self, names: Collection[str]) -> MixedConditions:
+        return MixedConditions(self.start.without(names), self.end.without(names), self.weight)
+
+    def replace(self, others: Mapping[str, Condition[Tensor]]) -> MixedConditions:
+        start, end = (others.start, others.end) if isinstance(others, MixedConditions) else (others, others)
+        return MixedConditions(self.start.replace(start), self.end.replace(end), self.weight)
