@@ -93,7 +93,7 @@ def predictions_of(
 ) -> list[AnnData]:
     """Given controls of each target as it asks for them."""
     return [
-        model.predict_perturbation(None, target.conditions, indices=start, keep=keep, source=source, **options)
+        model.predict_perturbation(None, target.conditions, indices=start, keep_fraction=keep, source=source, **options)
         for target, start in zip(fold.targets, starts, strict=True)
     ]
 

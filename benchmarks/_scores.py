@@ -150,7 +150,7 @@ def zero_fraction_error(real: sparse.csr_matrix, generated: sparse.csr_matrix) -
 def likelihoods(model: TokenDiffusion, split: Split, *, seed: int) -> dict[str, float]:
     """Held-out nats per molecule: bound of the model, and of what knows the mean of the label, and how cells vary."""
     n_molecules = float(split.held_out.X.sum())
-    bound = model.get_nll(split.held_out.copy(), seed=seed, silent=True)["nll"].sum()
+    bound = model.get_nll_bound(split.held_out.copy(), seed=seed, silent=True)["nll"].sum()
     cells = split.held_out.X, split.labels, split.train.X, split.train.obs[LABEL]
     opponents = {"multinomial": multinomial_nll, "Dirichlet-multinomial": dirichlet_multinomial_nll}
     known = {f"{name} at the label mean": nll(*cells).cells.sum() / n_molecules for name, nll in opponents.items()}

@@ -129,7 +129,7 @@ def common(setup: Setup) -> dict[str, Call]:
 
 
 THINNING: dict[str, Call] = {
-    "get_nll": lambda m, c: m.get_nll(c, FEW, n_draws=3, seed=0, silent=True),
+    "get_nll_bound": lambda m, c: m.get_nll_bound(c, FEW, n_draws=3, seed=0, silent=True),
     "get_token_loadings, gradient": lambda m, c: m.get_token_loadings(c, method="gradient"),
     "deepen": lambda m, c: m.deepen(c, 1.5, indices=FEW, **QUIET),
     "hold_tokens": lambda m, c: m.hold_tokens({"token_1": 1.0, "token_3": -0.5}).generate(None, 20, **QUIET),
@@ -183,7 +183,7 @@ RESPONSES: dict[str, Call] = {
     "predict_perturbation, both": predicted(BOTH),
     "predict_perturbation, other type": predicted({"cell_type": "type_2", **A}),
     "predict_perturbation, guided": predicted(B, guidance_scale=2.0),
-    "predict_perturbation, keep": predicted(B, keep=0.3),
+    "predict_perturbation, keep": predicted(B, keep_fraction=0.3),
     "predict_perturbation, not measured": predicted(B, source="network"),
     "predict_perturbation, of treated": lambda m, c: m.predict_perturbation(c, B, indices=of_treated(c), **QUIET),
     "predict_perturbation, to control": lambda m, c: m.predict_perturbation(
@@ -197,7 +197,7 @@ RESPONSES: dict[str, Call] = {
 
 TO_BATCH: dict[str, Call] = {
     "transfer_batch": lambda m, c: m.transfer_batch(c, "batch_1", indices=FEW, **QUIET),
-    "transfer_batch, keep": lambda m, c: m.transfer_batch(c, "batch_0", indices=FEW, keep=0.8, **QUIET),
+    "transfer_batch, keep": lambda m, c: m.transfer_batch(c, "batch_0", indices=FEW, keep_fraction=0.8, **QUIET),
     "get_normalized_expression, of batch": lambda m, c: m.get_normalized_expression(
         c, FEW, transform_batch="batch_1", silent=True
     ),
@@ -262,7 +262,7 @@ OWN: dict[str, dict[str, Call]] = {
         **TO_BATCH,
         "predict_perturbation": predicted(A, source="network"),
         "predict_perturbation, guided": predicted(BOTH, guidance_scale=2.0, source="network"),
-        "predict_perturbation, keep": predicted(B, keep=0.3),
+        "predict_perturbation, keep": predicted(B, keep_fraction=0.3),
         "dose_response": lambda m, c: m.dose_response(c, "A", DOSES, indices=of_controls(c), n_bootstrap=20, **QUIET),
         "load_query_data": lambda m, c: queried(m, with_new_type(c), {"cell_type": "new type"}),
     },
@@ -270,7 +270,7 @@ OWN: dict[str, dict[str, Call]] = {
         **ONE_MODALITY,
         **TO_BATCH,
         "predict_perturbation, other type": lambda m, c: m.predict_perturbation(
-            c, {"cell_type": "type_1"}, indices=FEW, keep=0.5, **QUIET
+            c, {"cell_type": "type_1"}, indices=FEW, keep_fraction=0.5, **QUIET
         ),
         "load_query_data": lambda m, c: queried(m, with_new_type(c), {"cell_type": "new type"}),
     },

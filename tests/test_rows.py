@@ -74,7 +74,7 @@ def aged(options: NetworkOptions, process: str = "thinning", epochs: int = 2) ->
 
 def nll(model: TokenDiffusion, adata: AnnData | None = None, n_draws: int = 2) -> np.ndarray:
     """Bound of the likelihood of each cell, with the same random numbers for all cells that are asked."""
-    return model.get_nll(adata, n_draws=n_draws, seed=0, silent=True).iloc[:, 0].to_numpy()
+    return model.get_nll_bound(adata, n_draws=n_draws, seed=0, silent=True).iloc[:, 0].to_numpy()
 
 
 def changed(model: TokenDiffusion, **columns: Any) -> AnnData:
@@ -417,7 +417,7 @@ def test_row_34_new_vocabulary_in_queries() -> None:
     new = simulated_cells(40, seed=5)
     new.obs["cell_type"] = np.where(new.obs["cell_type"] == "b", "new type", "a")
     with pytest.raises(ValueError, match="new type"):
-        reference.get_nll(new)
+        reference.get_nll_bound(new)
     query = TokenDiffusion.load_query_data(new, reference, accelerator="cpu")
     query.train(max_epochs=1, **QUIET)
     made = query.generate(pd.DataFrame({"cell_type": ["new type", "b"]}), **FAST)

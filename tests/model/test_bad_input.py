@@ -20,7 +20,7 @@ def test_genes_without_a_molecule_and_categories_of_one_cell_are_allowed() -> No
     model.train(max_epochs=2, accelerator="cpu", enable_progress_bar=False)
     generated = model.generate({"cell_type": "rare"}, n_cells=20, n_steps=4, seed=0, silent=True)
     assert generated.X[:, 3].sum() < 0.02 * generated.X.sum()
-    assert np.isfinite(model.get_nll(silent=True)).all(axis=None)
+    assert np.isfinite(model.get_nll_bound(silent=True)).all(axis=None)
     assert np.isfinite(model.get_token_loadings()).all(axis=None)
 
 
@@ -51,7 +51,7 @@ def test_cells_that_are_not_registered() -> None:
     [
         lambda model: model.deepen(),
         lambda model: model.write_back(),
-        lambda model: model.get_nll(),
+        lambda model: model.get_nll_bound(),
         lambda model: model.get_token_activation(),
         lambda model: model.get_token_loadings(),
         lambda model: model.predict_perturbation(None, {"cell_type": "a"}),
@@ -104,7 +104,7 @@ def test_generation_checks_its_arguments_before_any_work(
     ],
 )
 def test_every_method_that_reads_cells_checks_positions(indices: Any, message: str, small: TokenDiffusion) -> None:
-    for method in (small.get_latent_representation, small.get_nll, small.get_token_activation, small.deepen):
+    for method in (small.get_latent_representation, small.get_nll_bound, small.get_token_activation, small.deepen):
         with pytest.raises(ValueError, match=message):
             method(indices=indices)
 
@@ -115,8 +115,8 @@ def test_every_method_that_reads_cells_checks_positions(indices: Any, message: s
         (lambda model: model.deepen(factor=np.inf), "`factor` is inf"),
         (lambda model: model.deepen(factor="2"), "`factor` is '2'"),
         (lambda model: model.deepen(n_steps=0), "`n_steps` is 0"),
-        (lambda model: model.get_nll(n_draws=0), "`n_draws` is 0"),
-        (lambda model: model.get_nll(batch_size=0), "`batch_size` is 0"),
+        (lambda model: model.get_nll_bound(n_draws=0), "`n_draws` is 0"),
+        (lambda model: model.get_nll_bound(batch_size=0), "`batch_size` is 0"),
         (lambda model: model.get_normalized_expression(library_size=0), "`library_size` is 0: pass a positive number"),
         (lambda model: model.get_normalized_expression(gene_list="gene1"), r"pass a list of genes, \['gene1'\]"),
         (lambda model: model.write_back(model.adata[:5]), "`adata` is a view"),

@@ -41,7 +41,7 @@ def test_cells_become_more_like_the_type_that_they_are_asked_to_be(small: TokenD
 def test_what_is_kept_ties_the_prediction_to_its_cell(small: TokenDiffusion) -> None:
     shared = []
     for keep in (0.0, 0.5, 0.95):
-        made = predict(small, None, {"cell_type": "b"}, keep=keep).X.toarray()
+        made = predict(small, None, {"cell_type": "b"}, keep_fraction=keep).X.toarray()
         shared.append(np.minimum(made, small.adata.X).sum() / small.adata.X.sum())
     assert shared[0] < shared[1] < shared[2] and shared[2] > 0.95
 
@@ -55,9 +55,9 @@ def test_the_cells_given_stay_as_they_are(small: TokenDiffusion, other_cells: An
 
 
 def test_a_batch_is_a_condition_like_others(small: TokenDiffusion) -> None:
-    moved = small.transfer_batch(None, "y", indices=[1, 0], keep=0.2, n_steps=4, seed=0, silent=True)
+    moved = small.transfer_batch(None, "y", indices=[1, 0], keep_fraction=0.2, n_steps=4, seed=0, silent=True)
     np.testing.assert_array_equal(
-        moved.X.toarray(), predict(small, None, {"batch": "y"}, indices=[1, 0], keep=0.2).X.toarray()
+        moved.X.toarray(), predict(small, None, {"batch": "y"}, indices=[1, 0], keep_fraction=0.2).X.toarray()
     )
     assert moved.obs["batch"].tolist() == ["y", "y"]
 
@@ -92,7 +92,7 @@ def test_cells_of_another_batch_keep_type_and_treatment(batches: TokenDiffusion)
         nearest = np.array([*"ab"])[np.square(of[rows, None, 2:] - means).sum(2).argmin(1)]
         return float((nearest == obs["cell_type"][rows]).mean())
 
-    forgotten = batches.transfer_batch(None, "x", keep=0.0, n_steps=4, silent=True).X.toarray()
+    forgotten = batches.transfer_batch(None, "x", keep_fraction=0.0, n_steps=4, silent=True).X.toarray()
     assert own_types(before) > 0.95 and own_types(shares) > own_types(before) - 0.05
     assert own_types(forgotten / forgotten.sum(1, keepdims=True)) < 0.7  # a new cell, of any type
 
@@ -123,7 +123,7 @@ def test_a_treated_cell_keeps_what_the_treatment_does_not_concern(dosed: TokenDi
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
     own = dosed.adata.X[controls]
     coupled = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls).X.toarray()
-    grown = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, keep=0.0).X.toarray()
+    grown = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, keep_fraction=0.0).X.toarray()
     assert coupled[:, 0].mean() > 2 * own[:, 0].mean()
     network = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, source="network")
     np.testing.assert_array_equal(library(network), own.sum(1))
@@ -192,7 +192,7 @@ def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDif
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
     alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, source="network")
     assert set(alone.obs["response_source"]) == {"network"}
-    assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep=0.1).obs
+    assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep_fraction=0.1).obs
     for source, said in (("auto", "transferred"), ("network", "network")):
         at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), source=source)
         assert set(at_dose.obs["response_source"]) == {said}

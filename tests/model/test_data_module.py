@@ -230,9 +230,9 @@ def test_cells_of_a_loader_are_read_as_those_of_an_anndata(screened: TokenDiffus
     loader = Frames(cells)
     screened.write_back(path=tmp_path / "results.zarr", dataloader=loader, n_steps=2, **options)
     written = ad.read_zarr(tmp_path / "results.zarr")
-    tokens, bound = screened.get_latent_representation(dataloader=loader), screened.get_nll(dataloader=loader)
+    tokens, bound = screened.get_latent_representation(dataloader=loader), screened.get_nll_bound(dataloader=loader)
     np.testing.assert_array_equal(tokens, screened.get_latent_representation(cells, **options))
-    pd.testing.assert_frame_equal(bound, screened.get_nll(cells, **options))
+    pd.testing.assert_frame_equal(bound, screened.get_nll_bound(cells, **options))
     screened.write_back(path=tmp_path / "same.zarr", adata=cells, n_steps=2, **options)
     screened.write_back(cells, n_steps=2, **options)
     for results in (written, ad.read_zarr(tmp_path / "same.zarr")):
@@ -249,19 +249,19 @@ def test_cells_of_a_loader_are_read_as_those_of_an_anndata(screened: TokenDiffus
 def test_what_a_loader_or_a_file_cannot_be(screened: TokenDiffusion, tmp_path: Path) -> None:
     cells = screened_cells(40)
     with pytest.raises(ValueError, match="leave out `adata` and `indices`"):
-        screened.get_nll(cells, dataloader=Frames(cells))
+        screened.get_nll_bound(cells, dataloader=Frames(cells))
     with pytest.raises(ValueError, match=r"`dataloader`: a minibatch has 20 genes, and 20 .*order"):
         screened.get_latent_representation(dataloader=Frames(cells[:, ::-1].copy()), silent=True)
     with pytest.raises(ValueError, match=r"`dataloader`: 'perturbation' is registered, but .* missing .*'obs'"):
-        screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.drop(columns="dose")}], silent=True)
+        screened.get_nll_bound(dataloader=[{"X": cells.X, "obs": cells.obs.drop(columns="dose")}], silent=True)
     with pytest.raises(ValueError, match="tensors have 39, 40 rows"):
-        screened.get_nll(dataloader=[{"X": sparse.csr_matrix(cells.X[1:]), "obs": cells.obs}], silent=True)
+        screened.get_nll_bound(dataloader=[{"X": sparse.csr_matrix(cells.X[1:]), "obs": cells.obs}], silent=True)
     with pytest.raises(ValueError, match="unseen perturbation"):
-        screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.assign(drug="C", dose=1)}], silent=True)
+        screened.get_nll_bound(dataloader=[{"X": cells.X, "obs": cells.obs.assign(drug="C", dose=1)}], silent=True)
     with pytest.raises(ValueError, match="minibatch 0 does not hold molecule counts"):
-        screened.get_nll(dataloader=[{"X": sparse.csr_matrix(np.log1p(cells.X)), "obs": cells.obs}], silent=True)
+        screened.get_nll_bound(dataloader=[{"X": sparse.csr_matrix(np.log1p(cells.X)), "obs": cells.obs}], silent=True)
     with pytest.raises(ValueError, match="`dataloader` yields no cell"):
-        screened.get_nll(dataloader=[], silent=True)
+        screened.get_nll_bound(dataloader=[], silent=True)
     with pytest.raises(ValueError, match="pass `path`"):
         screened.write_back(dataloader=Frames(cells))
     for path in (tmp_path, tmp_path / "results.h5ad"):

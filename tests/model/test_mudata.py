@@ -96,7 +96,7 @@ def test_other_methods_return_all_modalities(joint: TokenDiffusion) -> None:
         assert (counts(deeper, name) >= own).all()
         np.testing.assert_array_equal(counts(deeper, name).sum(1), 2 * own.sum(1))
     for keep in (None, 0.5):
-        twins = joint.predict_perturbation(None, {"sort_of_cell": "b"}, indices=[5, 0], keep=keep, **OPTIONS)
+        twins = joint.predict_perturbation(None, {"sort_of_cell": "b"}, indices=[5, 0], keep_fraction=keep, **OPTIONS)
         assert twins.obs["sort_of_cell"].tolist() == ["b", "b"] and twins.obs_names.tolist() == ["cell5", "cell0"]
         for name in ("rna", "prot"):
             np.testing.assert_array_equal(counts(twins, name).sum(1), counts(joint.adata, name)[[5, 0]].sum(1))
@@ -211,7 +211,7 @@ def test_the_bound_is_near_the_exact_likelihood_of_multinomials() -> None:
     """Cells of one type have fixed shares in each modality; trained long enough, the model knows them."""
     mdata = paired(150)
     model = trained_model(mdata, 40, 20, labels_key="sort_of_cell")
-    bound = model.get_nll(n_draws=16, seed=0, silent=True)["nll"].to_numpy()
+    bound = model.get_nll_bound(n_draws=16, seed=0, silent=True)["nll"].to_numpy()
     kind = (mdata.obs["sort_of_cell"] == "b").to_numpy().astype(int)
     cells = {name: counts(mdata, name) for name in shares()}
     exact = -sum(
@@ -223,7 +223,7 @@ def test_the_bound_is_near_the_exact_likelihood_of_multinomials() -> None:
 @pytest.mark.parametrize("fixture", ["joint", "of_mosaic"])
 def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureRequest) -> None:
     model = request.getfixturevalue(fixture)
-    assert np.isfinite(model.get_nll(seed=0, silent=True).to_numpy()).all()
+    assert np.isfinite(model.get_nll_bound(seed=0, silent=True).to_numpy()).all()
     assert np.isfinite(model.get_latent_representation(silent=True)).all()
     assert model.get_token_activation(silent=True).shape == (60, 2)
     assert model.get_token_loadings(method="gradient", groupby="sort_of_cell").shape == (17, 4)
@@ -311,7 +311,7 @@ def test_a_loaded_model_says_the_same(cells: str, fixture: str, tmp_path: Path, 
     for ask in (
         lambda m: counts(m.generate({"sort_of_cell": "a"}, n_cells=4, **OPTIONS), "prot"),
         lambda m: counts(m.generate_modality(other.copy(), "rna", **OPTIONS), "prot"),
-        lambda m: m.get_nll(other.copy(), seed=0, silent=True).to_numpy(),
+        lambda m: m.get_nll_bound(other.copy(), seed=0, silent=True).to_numpy(),
         lambda m: m.get_token_loadings().to_numpy(),
     ):
         np.testing.assert_array_equal(ask(loaded), ask(model))

@@ -57,7 +57,7 @@ def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, a
     assert adata.obsm["X_generated"].shape == adata.shape
 
 
-@pytest.mark.parametrize(("call", "ability"), [("get_nll", "likelihoods"), ("deepen", "adding molecules")])
+@pytest.mark.parametrize(("call", "ability"), [("get_nll_bound", "likelihoods"), ("deepen", "adding molecules")])
 def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str, ability: str) -> None:
     with pytest.raises(
         ValueError, match=f"`{call}` needs a process that supports {ability}, .* 'masking'.* `process='thinning'`"
@@ -83,7 +83,7 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
     learned = log_shares(cell_type="b", guide="ctrl") - log_shares(cell_type="a", guide="ctrl")
     assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
     treated = gaussian.predict_perturbation(
-        None, {"guide": "A"}, indices=gaussian.adata.obs["guide"] == "ctrl", keep=0.1, n_steps=12, seed=0
+        None, {"guide": "A"}, indices=gaussian.adata.obs["guide"] == "ctrl", keep_fraction=0.1, n_steps=12, seed=0
     )
     before = gaussian.adata[treated.obs_names].X[:, 0].mean()
     assert 12 < treated.X[:, 0].mean() - before < 40
@@ -141,7 +141,7 @@ def test_latent_diffusion_learns_types_and_has_tokens(latent: TokenDiffusion) ->
     learned = np.log(shares(drawn[1])) - np.log(shares(drawn[0]))
     assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
     turned = latent.predict_perturbation(
-        None, {"cell_type": "b"}, indices=latent.adata.obs["cell_type"] == "a", keep=0.05, n_steps=12, seed=0
+        None, {"cell_type": "b"}, indices=latent.adata.obs["cell_type"] == "a", keep_fraction=0.05, n_steps=12, seed=0
     )
     assert np.corrcoef(np.log(shares(turned)) - of_a, of_b - of_a)[0, 1] > 0.9
     assert latent.get_token_loadings().shape == (20, 2)

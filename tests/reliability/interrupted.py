@@ -28,7 +28,7 @@ if __name__ == "__main__":
     model = small_model(simulated_cells(60))
     model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
     model.save(sys.argv[1])
-    print(len(model.history["train_loss"]), model.get_nll(silent=True, seed=0)["nll"].mean())
+    print(len(model.history["train_loss"]), model.get_nll_bound(silent=True, seed=0)["nll"].mean())
     _training_runs.remember_training = press_control_c  # what is done after a training, interrupted or not
     try:
         model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)

@@ -39,7 +39,7 @@ READING: dict[str, Callable[[TokenDiffusion, Path], Any]] = {
     "train": lambda model, _: model.train(max_epochs=1, **QUIET),
     "save_anndata": lambda model, folder: model.save(folder / "saved", save_anndata=True),
     "latents": lambda model, _: model.get_latent_representation(silent=True),
-    "likelihood": lambda model, _: model.get_nll(n_draws=1, silent=True),
+    "likelihood": lambda model, _: model.get_nll_bound(n_draws=1, silent=True),
     "expression": lambda model, _: model.get_normalized_expression(silent=True),
     "deepen": lambda model, _: model.deepen(**FAST),
     "write_back": lambda model, _: model.write_back(**FAST),

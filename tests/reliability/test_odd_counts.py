@@ -62,7 +62,7 @@ def trained(cells: AnnData | MuData) -> TokenDiffusion:
 
 def results(model: TokenDiffusion) -> list[np.ndarray]:
     read = [model.get_latent_representation(), model.get_token_activation(), model.get_normalized_expression()]
-    return [np.asarray(each) for each in [*read, model.get_nll(silent=True)]]
+    return [np.asarray(each) for each in [*read, model.get_nll_bound(silent=True)]]
 
 
 @cache

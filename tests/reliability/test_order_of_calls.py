@@ -34,7 +34,7 @@ CALLS: dict[str, Call] = {
     "deepen": lambda model, _: model.deepen(indices=range(6), **FAST),
     "predict_perturbation": lambda model, _: model.predict_perturbation(None, TREATMENT, indices=range(6), **FAST),
     "transfer_batch": lambda model, _: model.transfer_batch(None, "y", indices=range(4), **FAST),
-    "get_nll": lambda model, _: model.get_nll(indices=range(10), n_draws=2, seed=0, silent=True),
+    "get_nll_bound": lambda model, _: model.get_nll_bound(indices=range(10), n_draws=2, seed=0, silent=True),
     "get_normalized_expression": lambda model, _: model.get_normalized_expression(indices=range(40), silent=True),
     "get_latent_representation": lambda model, _: model.get_latent_representation(indices=range(40), silent=True),
     "posterior_predictive_sample": lambda model, _: sequenced_again(model),

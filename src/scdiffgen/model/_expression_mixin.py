@@ -47,7 +47,7 @@ class DrawingExpression(BaseModelClass):
         *,
         n_steps: int = N_STEPS,
         seed: int | None = 0,
-        silent: bool = True,
+        silent: bool = False,
     ) -> GCXS | dict[str, GCXS]:
         """Draw posterior predictive samples, as :class:`scvi.criticism.PosteriorPredictiveCheck` needs them.
 

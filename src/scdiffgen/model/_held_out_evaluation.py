@@ -96,7 +96,7 @@ def evaluated_held_out(
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
     likelihood = None
     if "likelihoods" in model.module.process.abilities:
-        nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
+        nll = model.get_nll_bound(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
         likelihood = _likelihoods(nll.to_numpy(), real, train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks

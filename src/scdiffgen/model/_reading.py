@@ -30,7 +30,7 @@ class Reading(BaseModelClass):
     """Mixin of likelihood, expression and tokens of measured cells, and of the evaluation on held-out cells."""
 
     @shared_docs
-    def get_nll(
+    def get_nll_bound(
         self,
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
@@ -60,11 +60,11 @@ class Reading(BaseModelClass):
 
         Examples
         --------
-        >>> model.get_nll(indices=[0, 1]).shape
+        >>> model.get_nll_bound(indices=[0, 1]).shape
         (2, 2)
         """
         require_training(self)
-        self.module.require("get_nll", "likelihoods")
+        self.module.require("get_nll_bound", "likelihoods")
         check_whole_number("n_draws", n_draws)
         cells = given_cells(self, adata, indices, batch_size, None if silent else "Likelihood", dataloader)
         generator = generator_from(seed, self.device)

@@ -42,7 +42,7 @@ class Responding(BaseModelClass):
         conditions: Mapping[str, Any],
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        keep: float | None = None,
+        keep_fraction: float | None = None,
         source: ResponseSource = "auto",
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int = N_STEPS,
@@ -58,8 +58,8 @@ class Responding(BaseModelClass):
         measured sums of counts show that only a part of the cells responds, so do the predicted cells. If no
         data predict the response, the network changes the cell; the network also predicts changes of batch.
 
-        *Resampling* (``keep``): the cell is thinned to a share of its molecules and completed under the new conditions.
-        Processes with Gaussian noise add noise and remove it instead.
+        *Resampling* (``keep_fraction``): the cell is thinned to a share of its molecules and completed under the new
+        conditions. Processes with Gaussian noise add noise and remove it instead.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Responding(BaseModelClass):
             Cells to start from, such as controls; ``None`` uses the cells that the model was created with.
         conditions
             New values by the registered names of the conditions, such as ``{"perturbation": "IFNB"}``.
-        keep
+        keep_fraction
             Share of the molecules (or of the variance, with Gaussian noise) that a cell keeps before resampling, in
             [0, 1). A larger share keeps more of the cell and weakens the response. ``None`` couples cells if only
             perturbations change, or only the batch; otherwise it is 0.
@@ -83,8 +83,8 @@ class Responding(BaseModelClass):
         and ``unseen_in_training`` as in :meth:`generate`, without summaries of the former counts (``total_counts``).
         ``response_source`` is ``"own"`` (cells of the context), ``"transferred"`` (other contexts or doses),
         ``"parts"`` (of a combination), ``"features"`` (of other perturbations), ``"network"`` or ``"resampled"`` (new
-        cells, or ``keep``). Unless resampled, ``response_check`` says whether predictions of left-out responses were
-        better than the plain mean of other responses, by more than the standard error.
+        cells, or ``keep_fraction``). Unless resampled, ``response_check`` says whether predictions of left-out
+        responses were better than the plain mean of other responses, by more than the standard error.
 
         {raises_cells}
         ValueError
@@ -102,11 +102,13 @@ class Responding(BaseModelClass):
         (2, 765)
         """
         require_training(self)
-        if keep is not None:
-            check_share("keep", keep, "a share of the molecules")
+        if keep_fraction is not None:
+            check_share("keep_fraction", keep_fraction, "a share of the molecules")
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        return counterfactual_cells(self, sampler, adata, indices, conditions, source, generator, keep, silent=silent)
+        return counterfactual_cells(
+            self, sampler, adata, indices, conditions, source, generator, keep_fraction, silent=silent
+        )
 
     @shared_docs
     def transfer_batch(
@@ -115,7 +117,7 @@ class Responding(BaseModelClass):
         to: str,
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        keep: float | None = None,
+        keep_fraction: float | None = None,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
@@ -130,7 +132,7 @@ class Responding(BaseModelClass):
         ----------
         to
             Target batch, a category of the column registered as ``batch_key``.
-        keep
+        keep_fraction
             As in :meth:`predict_perturbation`; 0 draws new cells with the same conditions.
 
         Returns
@@ -145,7 +147,9 @@ class Responding(BaseModelClass):
         ['batch_1', 'batch_1']
         """
         options: dict[str, Any] = {"n_steps": n_steps, "batch_size": batch_size, "seed": seed, "silent": silent}
-        return self.predict_perturbation(adata, {batch_name(self): to}, indices=indices, keep=keep, **options)
+        return self.predict_perturbation(
+            adata, {batch_name(self): to}, indices=indices, keep_fraction=keep_fraction, **options
+        )
 
     @shared_docs
     def dose_response(

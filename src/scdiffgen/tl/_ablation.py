@@ -75,7 +75,7 @@ def ablate_token(
     indices = np.concatenate(list(chosen.values()))
     labels = column.iloc[indices].astype(str).to_numpy()
     samples = [
-        generator.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
+        generator.predict_perturbation(adata, {}, indices=indices, keep_fraction=0.0, n_steps=n_steps, seed=seed)
         for generator in (model, model.hold_tokens({token: level}))
     ]
     counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in samples)
