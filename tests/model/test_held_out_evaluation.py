@@ -15,7 +15,7 @@ from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._held_out_evaluation import remarks_on
 
 MANY = {"a": 300, "b": 20}
-LIKE, UNLIKE = "like other real cells", "unlike other real cells"
+LIKE, CLEARLY = "like other real cells", "clearly unlike other real cells"
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,7 @@ def tables(
     share: float = 0.1,
     narrow: int = 0,
     means: tuple[float, float] = (3.0, -0.5),
+    right: float = 0.9,
 ) -> tuple[pd.DataFrame, Evaluation]:
     """Likelihood and scores of a model, over all and of the labels a and b; the forest on genes sees least."""
     groups = ["overall", "a", "b"]
@@ -47,8 +48,14 @@ def tables(
     headers = {name: f"{name}, best at 0.5" for name in scores if name != "novelty"}
     scores = scores.assign(mean_distance=means[0], mean_distance_low=means[1])
     real = real.assign(mean_distance=0.2, mean_distance_high=1.0)
-    words = np.select([np.isnan(aucs), np.array(aucs) > 0.7], ["undecided, too few cells", UNLIKE], LIKE)
+    words = np.select([np.isnan(aucs), np.array(aucs) > 0.7], ["undecided, too few cells", CLEARLY], LIKE)
     scores = scores.assign(**dict.fromkeys(headers.values(), words))
+    headers["label_accuracy"] = "label_accuracy, best at that of other real cells"
+    right_words = [LIKE, "unlike other real cells" if right < 0.9 else LIKE, LIKE]
+    scores = scores.assign(label_accuracy=[0.9, right, 0.9], **{headers["label_accuracy"]: right_words})
+    real = real.assign(label_accuracy=0.9)
+    for name in set(headers) - {"label_accuracy"}:
+        scores[f"{name}_low"], scores[f"{name}_high"] = scores[name] - 0.05, scores[name] + 0.05
     index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
     axes = pd.DataFrame({"ratio": ratios, "other_real": 1.0, "genes": "G1, G2, G3", "n": [320, 300, 20]}, index)
     axes = axes.assign(share=share, apart=axes["ratio"] < 0.8)
@@ -60,7 +67,8 @@ def tables(
     return likelihood, Evaluation(scores, dispersion.assign(low=dispersion["ratio"]))
 
 
-FOREST = r"unlike .* \(forest, components AUC {}, other real cells {}; 0 of 20 components vary too little\)"
+FOREST = r"{}: forest AUC .{} \(.{} to .{}; other real cells .{}\) on components, clearly unlike other real cells. "
+LONGER, MORE = "Train longer, or with more cells.", "pass more as `adata`, or train with a larger `validation_size`."
 
 
 @pytest.mark.parametrize(
@@ -69,21 +77,33 @@ FOREST = r"unlike .* \(forest, components AUC {}, other real cells {}; 0 of 20 c
         ({}, MANY, ["Nothing stands out"]),
         ({"nats": 0.97}, MANY, [r"under the model \(0.970 .* under a dirichlet-multinomial .* \(0.950\)"]),
         ({"nats": 1.01, "dispersed": 1.1}, MANY, [r"under the model \(1.010 .* under a multinomial .* \(1.000\)"]),
-        ({"aucs": (0.8, 0.5, 0.6)}, MANY, [f"All cells: {FOREST.format('0.80', '0.51')}.$"]),
-        ({"aucs": (0.6, 0.5, 0.9)}, MANY, [f"b: {FOREST.format('0.90', '0.53')}. Only 20 real cells."]),
-        ({"ratios": (0.7, 0.5, 0.1)}, MANY, ["^2 of 40 rows of `dispersion` differ from other real cells"]),
+        ({"aucs": (0.8, 0.5, 0.6)}, MANY, [f"{FOREST.format('overall', 80, 75, 85, 51)}{LONGER}$"]),
+        ({"aucs": (0.6, 0.5, 0.9)}, MANY, [f"{FOREST.format('b', 90, 85, 95, 53)}Only 20 real cells: {MORE}"]),
+        (
+            {"ratios": (0.7, 0.5, 0.1)},
+            MANY,
+            [
+                "^2 of 40 rows of `dispersion` differ from other real cells; a PC1 has 0.50 times the variance "
+                r"\(G1, G2, G3\); overall PC1 has 0.70 times .*Do not interpret"
+            ],
+        ),
+        (
+            {"right": 0.8},
+            MANY,
+            ["another label more often .*: 20% of a. Compare `process='gaussian'`, or .* as one label"],
+        ),
         ({"ratios": (0.7, 0.9, 0.1)}, MANY, ["Nothing stands out"]),  # of b there are 20 cells
         (
             {"aucs": (0.6, 0.5, np.nan)},
             MANY,
-            ["Nothing stands out", "Undecided, because too few cells were held out: b"],
+            ["Nothing stands out", "Undecided, because too few cells were held out: b. To decide, pass more"],
         ),
         ({"novelty": 0.5}, MANY, ["the model copies.*membership_inference"]),
         ({"means": (4.0, 2.0)}, MANY, [r"squared distance 4.0\) than means of other real cells \(0.2\)"]),
         (
             {"narrow": 8},
             MANY,
-            [f"^{who}: less varied .*8 of 20 components vary too little" for who in ("All cells", "a", "b")],
+            [f"^{who}: .* less varied .*8 of 20 components vary too little" for who in ("overall", "a", "b")],
         ),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, too few to .*: pass more as `adata`"]),
     ],
@@ -93,6 +113,19 @@ def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expecte
     assert len(remarks) == len(expected)
     for remark, message in zip(remarks, expected, strict=True):
         assert re.search(message, remark)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ({}, "Train longer"),
+        ({"n_steps": 8}, "Generate with more steps .`n_steps=32`"),
+        ({"n_steps": 8, "depth": 2.3}, "Compare `process='gaussian'`: these are deep cells .2.3 molecules"),
+    ],
+)
+def test_advice_is_by_depth_and_steps(given: dict[str, float], advice: str) -> None:
+    (remark,) = remarks_on(*tables(aucs=(0.8, 0.5, 0.6)), MANY, **given)
+    assert re.search(f"on components, {CLEARLY}. {advice}", remark)
 
 
 def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, other_cells: AnnData) -> None:
@@ -106,7 +139,7 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, o
     assert list(likelihood) == ["model", "multinomial", "dirichlet_multinomial"]
     assert set(scores.frame.index.unique("source")) == {"generated", "other_real"}
     assert scores.verdict.index.tolist() == ["overall", *sorted(set(other_cells.obs["cell_type"]))]
-    assert scores.dispersion is axes and scores.verdict.loc["overall", "classifier"] in repr(scores)
+    assert scores.dispersion is axes and " AUC " in repr(scores)
 
 
 @pytest.mark.parametrize("rows", [slice(None, None, -1), slice(0, 60)], ids=["another order", "fewer"])

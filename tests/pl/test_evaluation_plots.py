@@ -264,7 +264,7 @@ def test_scores_that_are_missing_are_dashes(scores) -> None:
 def test_a_page_has_every_panel_in_one_figure(real, generated, evaluation, scores, tmp_path: Path) -> None:
     with patch("scdiffgen.metrics._classifiers.fit_classifier", side_effect=AssertionError("fitted again")):
         axes = pl.evaluation(real, generated, groupby="kind", scores=evaluation, save=tmp_path / "page.png")
-    assert axes["scores"].get_title().startswith("All cells: ")
+    assert axes["scores"].get_title().startswith("overall: ")
     auc = scores.loc[("overall", "generated"), "c2st_auc_forest_pcs"]
     assert written(axes["roc"].get_legend().get_texts()) == [f"forest, components: {auc:.2f}"]
     sides = ["", "_real", "_generated"]

@@ -230,7 +230,8 @@ METRICS: dict[str, Metric] = {
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
-HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # defaults of `evaluate`
+# defaults of `evaluate`
+HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "label_accuracy", "novelty")
 ALL = "all"
 
 

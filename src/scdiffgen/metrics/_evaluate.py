@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
+from re import sub
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -38,16 +40,24 @@ from ._input import FEWEST_CELLS, CountsLike
 from ._response import label_contrasts
 from ._spread import disperse
 
-ALIKE, BETWEEN, CONTROL = "like other real cells", "between", "like the negative control"
-OTHER = "unlike other real cells"  # without a negative control that the metric distinguishes
+ALIKE, OTHER = "like other real cells", "unlike other real cells"
+SLIGHTLY, CLEARLY = f"slightly {OTHER}", f"clearly {OTHER}"
+CLEAR = 0.65  # AUC of a clear difference
 TOO_FEW, POWERLESS = "undecided, too few cells", "undecided, control like real cells"
-
 NARROW = "less varied than real cells"
-WORSE = (NARROW, BETWEEN, OTHER, CONTROL)  # than other real cells; from most to least favourable
+WORSE = (NARROW, SLIGHTLY, OTHER, CLEARLY)  # than other real cells; from most to least favourable
 WORST = (POWERLESS, ALIKE, TOO_FEW, *WORSE)
 FEW_NARROW = 0.1  # accepted share of components with too little variance
 COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#EEEEEE", *["#FBE3C0"] * 2, *["#F4B183"] * 2), strict=True))
 STYLE = "background:{};color:#222222;text-align:center"
+SHOWN = (
+    "c2st_auc_forest_pcs",
+    "c2st_auc_forest_genes",
+    "recall",
+    "gene_correlation",
+    "mean_distance",
+    "label_accuracy",
+)
 
 
 @shared_docs
@@ -86,8 +96,8 @@ def evaluate(
         Column of ``obs`` of all cells: one row per group, and the label of `label_accuracy`; by default no groups.
     metrics
         Metric or metrics, or ``"all"`` (``"wasserstein"`` only if POT is installed); the user guide lists them and
-        describes what each detects. The default is three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``,
-        ``"mean_distance"``, ``"gene_correlation"``, and with ``train`` ``"novelty"``.
+        describes what each detects. The default is three classifiers (``c2st_auc_...``), ``"mmd"``, ``"recall"``,
+        ``"mean_distance"``, ``"gene_correlation"``, ``"label_accuracy"`` by ``groupby``, ``"novelty"`` by ``train``.
     sources
         Source or sources to compute.
     n_bootstrap
@@ -104,12 +114,12 @@ def evaluate(
     ``<metric>_low``, ``<metric>_high``. ``.attrs`` holds ``direction`` and ``ideal`` of each metric
     (``"other_real"``: the value in that row), the ``verdict`` columns, ``n_cells`` and ``settings``.
 
-    Verdicts compare intervals. ``"like other real cells"``: the intervals of generated and other real cells overlap, or
-    the score is better. ``"like the negative control"``: the interval overlaps that of the worse control or lies beyond
-    it. ``"between"``: neither. ``"unlike other real cells"``: different, without a control. ``"undecided, too few
-    cells"``: fewer than ten, or the intervals overlap, but that of generated cells extends to the worse control, or to
-    halfway between other real cells and the worst possible score (an AUC of 1). ``"undecided, control like real
-    cells"``: the metric does not distinguish them. Verdicts need intervals and ``"other_real"``.
+    Verdicts compare intervals of generated and other real cells. ``"like other real cells"``: the intervals overlap, or
+    the score is better. Otherwise ``"unlike other real cells"``; for classifiers ``"slightly unlike other real cells"``
+    if the AUC is below 0.65, else ``"clearly unlike other real cells"``. ``"undecided, too few cells"``: fewer than
+    ten, or the intervals overlap, but that of generated cells extends to halfway between other real cells and the worst
+    possible score (an AUC of 1), or, except for classifiers, to the worse negative control. ``"undecided, control like
+    real cells"``: the metric, no classifier, does not distinguish them. Verdicts need intervals and ``"other_real"``.
 
     Raises
     ------
@@ -220,83 +230,112 @@ class Evaluation:
 
     @cached_property
     def verdict(self) -> pd.DataFrame:
-        """Return the verdict of each group: its least favourable classifier, and components with too little variance.
+        """Return the verdict of each group: its least favourable classifier, components, and labels.
 
         Columns: ``verdict``, in words; ``classifier`` with its ``auc``; ``auc_other_real``, the AUC of other real
-        cells; and ``n_narrow`` of ``n_components`` that vary less than in real cells. If more than a tenth do and no
-        classifier is less favourable, the verdict is ``"less varied than real cells"``. Empty without intervals.
+        cells; ``n_narrow`` and ``n_wide`` of ``n_components`` that vary less or more than in real cells;
+        ``mislabelled``, the share of cells classified as another label; ``mixed_up``, whether it is clearly above that
+        of other real cells. If more than a tenth of the components vary less and no classifier is less favourable, the
+        verdict is ``"less varied than real cells"``. Empty without intervals.
         """
         headers = self.frame.attrs.get("verdict", {})
         groups = self.frame.index.unique("group") if headers else []
-        classifiers = {name: headers[name] for name in CLASSIFIERS if name in headers}
-        rows = [self._judge(str(group), classifiers) for group in groups]
-        columns = ["group", "verdict", "classifier", "auc", "auc_other_real", "n_narrow", "n_components"]
-        return pd.DataFrame(rows, columns=columns).set_index("group")
+        rows = [self._judge(str(group), headers) for group in groups]
+        columns = "group verdict classifier auc auc_other_real n_narrow n_wide n_components mislabelled mixed_up"
+        return pd.DataFrame(rows, columns=columns.split()).set_index("group")
 
-    def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str, str, str, float, float, int, int]:
+    def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str | float | bool, ...]:
         """Return the row of one group: the classifier with the highest AUC that distinguishes the cells."""
         scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
         worst = max(
-            (name for name in headers if not np.isnan(scores[name])),
-            key=lambda name: (min(WORST.index(scores[headers[name]]), WORST.index(BETWEEN)), scores[name]),
+            (name for name in CLASSIFIERS if name in headers and not np.isnan(scores[name])),
+            key=lambda name: (WORST.index(scores[headers[name]]), scores[name]),
             default=None,
         )
-        narrow, n_components = self._narrow(group)
+        narrow, wide, n_components = self._components(group)
         word = TOO_FEW if worst is None else str(scores[headers[worst]])
-        if narrow > FEW_NARROW * n_components:
+        if len(narrow) > FEW_NARROW * n_components:
             word = max(word, NARROW, key=WORST.index)
-        aucs = (np.nan, np.nan) if worst is None else (float(scores[worst]), float(real[worst]))
-        return group, word, "" if worst is None else CLASSIFIERS[worst][2], *aucs, narrow, n_components
+        aucs = ("", np.nan, np.nan) if worst is None else (CLASSIFIERS[worst][2], scores[worst], real[worst])
+        right, real_right = (side.get("label_accuracy", np.nan) for side in (scores, real))
+        mixed_up = right < real_right and scores[headers["label_accuracy"]] == OTHER
+        return group, word, *aucs, len(narrow), len(wide), n_components, 1 - right, mixed_up
 
-    def _narrow(self, group: str) -> tuple[int, int]:
-        """Count components with too little variance, over all cells or within labels, and all with intervals."""
-        if self.dispersion is None:
-            return 0, 0
-        known = self.dispersion.index.unique("group")
-        names = [name for name in ([OVERALL, WITHIN] if group == OVERALL else [group]) if name in known]
-        tables = [self.dispersion.loc[name] for name in names]
-        counts = [(int((t["apart"] & (t["ratio"] < 1)).sum()), int(t["low"].notna().sum())) for t in tables]
-        return max(counts, default=(0, 0))
+    def _components(self, group: str) -> tuple[list[str], list[str], int]:
+        """Name components with too little and too much variance, over all cells or within labels, and count all."""
+        axes = pd.DataFrame() if self.dispersion is None else self.dispersion
+        names = [OVERALL, WITHIN] if group == OVERALL else [group]
+        tables = [axes.loc[name] for name in names if name in axes.index.get_level_values(0)]
+        off = [[list(t.index[t["apart"] & (sign * t["ratio"] > sign)]) for t in tables] for sign in (-1, 1)]
+        narrow, wide = (max(names, key=len, default=[]) for names in off)
+        return narrow, wide, max((int(t["low"].notna().sum()) for t in tables), default=0)
 
     def sentences(self) -> list[str]:
         """Write the verdict of each group as a sentence, all cells first."""
-        sentences = []
-        for row in self.verdict.itertuples():
-            auc = f"{row.classifier} AUC {row.auc:.2f}, other real cells {row.auc_other_real:.2f}"
-            narrow = f"{row.n_narrow} of {row.n_components} components vary too little"
-            why = "; ".join([auc] * bool(row.classifier) + [narrow] * bool(row.n_components))
-            who = "All cells" if row.Index == OVERALL else row.Index
-            sentences.append(f"{who}: {row.verdict}" + (f" ({why})" if why else ""))
-        return sentences
+        return [self._sentence(str(group), row) for group, row in self.verdict.iterrows()]
+
+    def _sentence(self, group: str, row: pd.Series) -> str:
+        """Write AUC and verdict of a group, components with another variance, and cells that look like other labels."""
+        auc, (narrow, wide, n_components) = "", self._components(group)
+        if row["classifier"]:
+            kind, features = row["classifier"].split(", ")
+            name = next(name for name, (_, _, title) in CLASSIFIERS.items() if title == row["classifier"])
+            value, low, high, real = self._scores(group, name)
+            auc = f"{kind} AUC {value} ({low} to {high}; other real cells {real}) on {features}, "
+        parts = [f"{group}: {auc}{row['verdict']}"]
+        for names, how in ((narrow, "little"), (wide, "much")):
+            some = ", ".join([*map(str, names[:3]), *["..."] * (len(names) > 3)])
+            parts += [f"{len(names)} of {n_components} components vary too {how} ({some})"] * bool(names)
+        if row["mixed_up"]:
+            shares = row["mislabelled"], 1 - self.frame.loc[(group, "other_real"), "label_accuracy"]
+            text = "{:.0%} of the cells are classified as another label (other real cells {:.0%})"
+            parts.append(text.format(*shares))
+        return "; ".join(parts)
+
+    def _scores(self, group: str, name: str) -> list[str]:
+        """Write the score of generated cells, the ends of its interval, and the score of other real cells."""
+        own, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
+        scores = own[name], own[f"{name}_low"], own[f"{name}_high"], real[name]
+        texts = (f"{x:.2f}" if abs(x) >= 0.01 else f"{x:.2g}" for x in scores)
+        return [sub(r"^(-?)0\.", r"\1.", text) for text in texts]
+
+    def _shown(self) -> list[tuple[str, str]]:
+        """List metrics with verdicts and their titles, in order of importance."""
+        headers = self.frame.attrs["verdict"]
+        names = (n for n in dict.fromkeys((*SHOWN, *headers)) if n in headers and self.frame[n].notna().any())
+        return [(name, CLASSIFIERS[name][2] if name in CLASSIFIERS else name) for name in names]
 
     def __repr__(self) -> str:
-        return "\n".join(["Evaluation, with the scores in `.frame`", *(f"- {line}" for line in self.sentences())])
+        if self.verdict.empty:
+            return f"Evaluation, with the scores in `.frame`\n{self.frame.to_string(max_rows=20, line_width=100)}"
+        groups, n_cells = self.verdict.index, self.frame.xs("generated", level="source")["n"]
+        lines = ["", *(f"{group if len(group) < 17 else group[:13] + '...'} ({n_cells[group]})" for group in groups)]
+        for name, title in self._shown():
+            wide = max(map(len, lines)) + 2
+            scores = ("{} [{},{}] {}".format(*self._scores(group, name)) for group in groups)
+            longer = [line.ljust(wide) + text for line, text in zip(lines, [title, *scores], strict=True)]
+            lines = longer if max(map(len, longer)) <= 100 else lines
+        head = "Evaluation: scores [95 % intervals], scores of other real cells (classifiers: AUC); more in `.frame`"
+        below = (fill(f"- {line}", 100, subsequent_indent="  ") for line in self.sentences())
+        return "\n".join([head, *lines, *below])
 
     def _repr_html_(self) -> str:
-        """Render one row per group: the least favourable classifier, four other metrics, and verdicts below."""
-        headers = self.frame.attrs.get("verdict", {})
-        if not headers:
+        """Render one row per group, with verdicts in colours and as sentences."""
+        if self.verdict.empty:
             return self.frame.to_html(max_rows=20, float_format="%.3g", na_rep="")
-        others = [name for name in headers if name not in CLASSIFIERS][:4]
-        aucs = ["AUC of the least favourable classifier, best at 0.5"] * bool(CLASSIFIERS.keys() & headers)
-        of_title = {title: name for name, (_, _, title) in CLASSIFIERS.items()}
-        rows = [[f"<th>{escape(title)}</th>" for title in ["cells", *aucs, *map(headers.get, others)]]]
-        for group, title in self.verdict["classifier"].items():
-            shown = [of_title.get(title, next(iter(CLASSIFIERS)))] * len(aucs) + others
-            n = self.frame.loc[(group, "generated"), "n"]
-            rows.append([f"<th>{escape(str(group))} ({n})</th>", *(self._cell(group, m, headers[m]) for m in shown)])
-        table = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-        legend = " ".join(f'<span style="{STYLE.format(COLOURS[w])}">{w}</span>' for w in (ALIKE, BETWEEN, OTHER))
+        headers, shown = self.frame.attrs["verdict"], self._shown()[: len(SHOWN)]
+        titles = ["cells", *(f"{title}, AUC" if name in CLASSIFIERS else headers[name] for name, title in shown)]
+        rows = ["".join(f"<th>{escape(title)}</th>" for title in titles)]
+        for group in self.verdict.index:
+            scores = self.frame.loc[(group, "generated")]
+            rows.append(f"<th>{escape(group)} ({scores['n']})</th>")
+            for name, _ in shown:
+                text = "<b>{}</b> [{}, {}]<br><small>real {}</small>".format(*self._scores(group, name))
+                rows[-1] += f'<td style="{STYLE.format(COLOURS[scores[headers[name]]])}">{text}</td>'
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        legend = " ".join(f'<span style="{STYLE.format(COLOURS[w])}">{w}</span>' for w in (ALIKE, SLIGHTLY, CLEARLY))
         below = "".join(f"<li>{escape(line)}</li>" for line in self.sentences())
         return f"<div><table>{table}</table>{legend}<ul>{below}</ul></div>"
-
-    def _cell(self, group: str, name: str, header: str) -> str:
-        """Render the score of generated cells with its interval, its classifier, and the score of other real cells."""
-        scores, real = (self.frame.loc[(group, source)] for source in ("generated", "other_real"))
-        low, high = scores[f"{name}_low"], scores[f"{name}_high"]
-        title = f"{escape(CLASSIFIERS[name][2])}<br>" if name in CLASSIFIERS else ""
-        text = f"<b>{scores[name]:.2g}</b> [{low:.2g}, {high:.2g}]<br><small>{title}real {real[name]:.2g}</small>"
-        return f'<td style="{STYLE.format(COLOURS[scores[header]])}">{text}</td>'
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -383,12 +422,12 @@ def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series
     off &= distance["generated"] > distance["other_real"]  # better than other real cells counts as equal
     decided = enough.all(axis=1) & (off | _precise(scores, name))
     words = pd.Series(np.where(off, OTHER, ALIKE), index=distance.index)
-    if controls and name not in OF_TRAIN:
+    if name in CLASSIFIERS:  # an AUC has its own scale, so no control is needed
+        words = words.mask(off, np.where((0.5 + distance["generated"]).round(2) < CLEAR, SLIGHTLY, CLEARLY))
+    elif controls and name not in OF_TRAIN:
         place = _relative(scores, name, controls)
         worse = distance[controls].where(_separate(scores, name, controls), -np.inf).to_numpy().argmax(axis=1)
         apart = _apart(scores, name, controls, "generated").to_numpy()[np.arange(len(worse)), worse]
-        reaches = pd.Series(~apart, index=distance.index) | (place >= 1)
         words = words.mask(~off & place.isna(), POWERLESS)
-        words = words.mask(off & place.notna(), np.where(reaches, CONTROL, BETWEEN))
-        decided &= off | place.isna() | ~reaches
+        decided &= off | place.isna() | apart
     return words.where(decided, TOO_FEW)

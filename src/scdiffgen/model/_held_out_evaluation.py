@@ -22,7 +22,7 @@ from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
 from ._model_access import gene_names, registered
-from ._sampler import Sampler
+from ._sampler import N_STEPS, Sampler
 from ._training_data import training_indices
 from ._training_summary import TrainingCells, training_summary
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 FEW_CELLS = 50  # minimum number of cells of a label
 ENOUGH_CELLS = 100  # minimum number of held-out cells; half of them give the AUC a standard error of 0.06
 NOT_NEW = 0.8  # novelty
+DEEP = 2.0  # molecules per gene and cell beyond which Gaussian diffusion was closer to real cells
 BY_CHANCE = 0.05  # share of the variance, or of the rows of a table, that may be marked by chance
 N_BOOTSTRAP = 200  # number of bootstrap resamples
 SOURCES = ("generated", "other_real")  # negative controls would double the time
+MORE_CELLS = "pass more as `adata`, or train with a larger `validation_size`"
 
 
 class HeldOutEvaluation(NamedTuple):
@@ -105,7 +107,8 @@ def evaluated_held_out(
         scores = evaluated(comparison, HEADLINES, SOURCES, silent=silent)
         scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
-    remarks = remarks_on(likelihood, scores, n_cells, scored)
+    depth = real.X.mean() if likelihood is not None else 0.0  # a process with likelihoods may be compared with another
+    remarks = remarks_on(likelihood, scores, n_cells, scored, depth=depth, n_steps=sampler.n_steps)
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
 
 
@@ -147,16 +150,16 @@ def remarks_on(
     scores: Evaluation,
     n_cells: Mapping[str, int],
     programs: pd.DataFrame | None = None,
+    *,
+    depth: float = 0.0,
+    n_steps: int = N_STEPS,
 ) -> list[str]:
-    """Write remarks on notable results, given the number of held-out cells of each label."""
+    """Write remarks with advice, given held-out cells by label, molecules per gene and cell, and steps."""
     from scdiffgen.metrics._evaluate import TOO_FEW, WORSE
 
     remarks, n_all = [], sum(n_cells.values())
     if n_all < ENOUGH_CELLS:
-        remarks.append(
-            f"Only {n_all} cells were held out, too few to detect small differences: pass more as `adata`, or train "
-            "with a larger `validation_size`."
-        )
+        remarks.append(f"Only {n_all} cells were held out, too few to detect small differences: {MORE_CELLS}.")
     nats = pd.Series(dtype=float) if likelihood is None else likelihood.loc["overall"]
     baseline = None if likelihood is None else nats.drop("model").idxmin()
     if baseline is not None and round(nats["model"], 3) > round(nats[baseline], 3):
@@ -165,10 +168,22 @@ def remarks_on(
             f"{baseline.replace('_', '-')} at the mean of their label ({nats[baseline]:.3f}): train longer, or with "
             "more cells."
         )
+    advice = "Train longer, or with more cells."
+    if depth > DEEP:
+        advice = f"Compare `process='gaussian'`: these are deep cells ({depth:.1f} molecules per gene and cell)."
+    elif n_steps < N_STEPS:
+        advice = f"Generate with more steps (`n_steps={N_STEPS}`)."
     for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):
         if row["verdict"] in WORSE:
             n = n_cells.get(str(label), n_all)
-            remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
+            remarks.append(f"{sentence}. " + (f"Only {n} real cells: {MORE_CELLS}." if n < FEW_CELLS else advice))
+    mixed = scores.verdict[scores.verdict["mixed_up"].astype(bool)].drop("overall", errors="ignore")["mislabelled"]
+    if len(mixed):
+        remarks.append(
+            "Generated cells are classified as another label more often than real cells: "
+            f"{', '.join(f'{share:.0%} of {label}' for label, share in mixed.items())}. Compare `process='gaussian'`, "
+            "or register a label and its batch as one label."
+        )
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
     if means.get("mean_distance_low", np.nan) > max(real_means.get("mean_distance_high", np.nan), 0):
         remarks.append(
@@ -180,7 +195,7 @@ def remarks_on(
         rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
         weights = rows.get("share", pd.Series(1.0, rows.index))
         if len(rows) and weights[rows["apart"]].sum() > BY_CHANCE * weights.sum():
-            remarks.append(f"{rows['apart'].sum()} of {len(rows)} rows of `{name}` differ from other real cells.")
+            remarks.append(_of_spread(rows, name))
     ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
         remarks.append(
@@ -190,8 +205,24 @@ def remarks_on(
     undecided = [str(label) for label, word in scores.verdict["verdict"].items() if word == TOO_FEW]
     remarks = remarks or ["Nothing stands out."] * ("overall" not in undecided)
     if undecided:
-        remarks.append(f"Undecided, because too few cells were held out: {', '.join(undecided)}.")
+        names = ", ".join(undecided)
+        remarks.append(f"Undecided, because too few cells were held out: {names}. To decide, {MORE_CELLS}.")
     return remarks
+
+
+def _of_spread(rows: pd.DataFrame, name: str) -> str:
+    """Name the variance ratios furthest from 1 on both sides in the dispersion table, or count the rows of programs."""
+    off = rows[rows["apart"]]
+    furthest = ""
+    if "ratio" in off:
+        ends = off.sort_values("ratio").iloc[[0, -1]].drop_duplicates("ratio")
+        furthest = "".join(
+            f"; {' '.join(i)} has {row['ratio']:.2f} times the variance ({row['genes']})" for i, row in ends.iterrows()
+        )
+    return (
+        f"{len(off)} of {len(rows)} rows of `{name}` differ from other real cells{furthest}. Do not interpret the "
+        "variation of these genes in generated cells."
+    )
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:

@@ -488,7 +488,7 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
 def _scores(shown: Shown) -> Drawing:
     frame = shown.scores.frame
     relative_scores(frame)  # raises if the scores cannot be drawn
-    title = "scores of generated cells" if shown.alone else shown.scores.sentences()[0]
+    title = "scores of generated cells" if shown.alone else f"overall: {shown.scores.verdict['verdict'].iloc[0]}"
     return Drawing(["scores"], lambda axes: draw_scores(axes[0], frame, title), *_scores_inches(frame))
 
 
