@@ -312,7 +312,8 @@ class Evaluation:
         lines = ["", *(f"{group if len(group) < 17 else group[:13] + '...'} ({n_cells[group]})" for group in groups)]
         for name, title in self._shown():
             wide = max(map(len, lines)) + 2
-            scores = ("{} [{},{}] {}".format(*self._scores(group, name)) for group in groups)
+            found = [self._scores(group, name) for group in groups]
+            scores = ("{} [{},{}] {}".format(*texts) if "nan" not in texts else "-" for texts in found)
             longer = [line.ljust(wide) + text for line, text in zip(lines, [title, *scores], strict=True)]
             lines = longer if max(map(len, longer)) <= 100 else lines
         head = "Evaluation: scores [95 % intervals], scores of other real cells (classifiers: AUC); more in `.frame`"
