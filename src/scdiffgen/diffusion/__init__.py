@@ -1,6 +1,7 @@
 """Mathematics of corruption and generation, as functions of tensors and predictors.
 
-Molecules are removed in ``_thinning`` and drawn in ``_molecules``; noise is added and removed in ``_gaussian``.
+Molecules are removed in ``_thinning`` and drawn in ``_molecules`` (one urn in parallel in ``_draws``, compiled for CPUs
+in ``_compiled_urn``); noise is added and removed in ``_gaussian``, at the levels of ``_schedules``.
 """
 
 from ._blocks import Blocks
@@ -17,7 +18,6 @@ from ._gaussian import (
     precision_of,
     to_clean,
 )
-from ._guidance import guide
 from ._molecules import (
     LARGEST_LOG_RATE,
     BlockPrediction,

@@ -23,12 +23,12 @@ def default_preset(n_cells: int, n_modalities: int) -> Preset:
     return "medium" if n_cells >= MANY_CELLS and n_modalities == 1 else "small"
 
 
-def network_size(preset: Preset, options: NetworkOptions, is_measured: bool, **sizes: int | None) -> NetworkSize:
+def network_size(preset: Preset, options: NetworkOptions, is_benchmarked: bool, **sizes: int | None) -> NetworkSize:
     """Build a preset with given sizes; read-out units and orthogonality only for benchmarked types of models."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    given = {"readout_units": 8 if is_measured else 0, **given}
-    if is_measured and options.orthogonality is None:
+    given = {"readout_units": 8 if is_benchmarked else 0, **given}
+    if is_benchmarked and options.orthogonality is None:
         options = replace(options, orthogonality=0.3)
     return replace(PRESETS[preset], options=options, **given)

@@ -118,8 +118,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # saved with the model, because a file may be loaded with other cells
         name, _ = named_process(process, len(n_vars))
-        is_measured = PROCESSES[name].denoiser.is_measured and len(n_vars) == 1
-        size = network_size(preset, network, is_measured=is_measured, **sizes)
+        is_benchmarked = PROCESSES[name].denoiser.is_benchmarked and len(n_vars) == 1
+        size = network_size(preset, network, is_benchmarked=is_benchmarked, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs

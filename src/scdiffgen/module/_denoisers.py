@@ -1,8 +1,10 @@
-"""Denoisers: condition embedders and a network, which predict the distribution of a cell from its corrupted state.
+"""Denoisers: ``denoiser.bind(conditions)(state, library)`` is a distribution of cells given their corrupted state.
 
-``denoiser.bind(conditions)(state, library)`` is that distribution: of the next molecule
-(:class:`scdiffgen.diffusion.UrnPrediction`), or of a vector (:class:`scdiffgen.diffusion.GaussianPrediction`). Whoever
-needs a loss, a draw or a likelihood asks the distribution. A denoiser holds all trained weights of a process.
+It is the distribution of the next molecule (:class:`scdiffgen.diffusion.UrnPrediction`) or of a vector
+(:class:`scdiffgen.diffusion.GaussianPrediction`), which computes losses and draws. ``bind`` embeds the conditions once
+(:meth:`Denoiser.embed_conditions`) and gives them to the network with every state; offsets of rare labels and the
+direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
+A denoiser holds all trained weights of a process.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +24,6 @@ from scdiffgen.diffusion import (
     Blocks,
     MoleculePrediction,
     UrnPrediction,
-    guide,
 )
 from scdiffgen.nn import (
     ConditionEmbedder,
@@ -36,7 +37,7 @@ from scdiffgen.nn import (
 
 from ._linear_start import linear_weights
 from ._paths import Path, Predict
-from ._process_options import Ability, Given, Scale
+from ._process_options import Ability, Given
 from ._token_order import TOKEN_AXES, permute_weights
 
 LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
@@ -44,7 +45,7 @@ LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offs
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What a denoiser is made for."""
+    """Arguments from which a denoiser is created."""
 
     blocks: Blocks
     specs: Sequence[ConditionSpec]
@@ -81,20 +82,42 @@ class Denoiser(nn.Module, ABC):
     least_steps: ClassVar[int] = 1000
     """Minimum number of training steps by default."""
 
-    is_measured: ClassVar[bool] = False
+    is_benchmarked: ClassVar[bool] = False
     """Whether hidden units in the read-out and orthogonal tokens were benchmarked, for one modality."""
 
     network: Any
 
-    def __init__(self, made_for: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
-        size = made_for.size
+        size = blueprint.size
         dim = size.conditioning_dim
-        self.embed = ConditionEmbedder(made_for.specs, dim, size.options, features=made_for.features)
-        self.combine = UniversalCombination(len(made_for.specs), dim) if size.options.conditioning == "adaln" else None
+        self.embed = ConditionEmbedder(blueprint.specs, dim, size.options, features=blueprint.features)
+        self.combine = UniversalCombination(len(blueprint.specs), dim) if size.options.conditioning == "adaln" else None
         self.rotates = size.options.attention_numbers == "rotated"
-        self.network = self.make_network(made_for)
+        self.network = self.make_network(blueprint)
         self.label_offsets: LabelOffsets | None = None
+
+    @abstractmethod
+    def make_network(self, blueprint: Blueprint) -> nn.Module:
+        """Create the network."""
+
+    @abstractmethod
+    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+        """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
+
+    def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
+        """Embed all conditions."""
+        vectors = self.embed(conditions, conditions.n_cells)
+        numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
+        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
+
+    @abstractmethod
+    def clean_level(self, library: Tensor) -> Tensor:
+        """Return the noise level of whole cells, as input of the network."""
+
+    def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
+        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
+        return self.network.tokens(coded, self.clean_level(library), library, *self.embed_conditions(conditions))
 
     @torch.no_grad()
     def start_from(self, average: AverageCell) -> None:
@@ -105,28 +128,6 @@ class Denoiser(nn.Module, ABC):
     def deep(self) -> Sequence[bool]:
         """Modalities with many molecules per feature, whose prior strength is capped."""
         return ()
-
-    @abstractmethod
-    def make_network(self, made_for: Blueprint) -> nn.Module:
-        """Create the network."""
-
-    @abstractmethod
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
-        """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
-
-    @abstractmethod
-    def whole(self, library: Tensor) -> Tensor:
-        """Return the noise level of whole cells, as input of the network."""
-
-    def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
-        """Embed all conditions."""
-        vectors = self.embed(conditions, conditions.n_cells)
-        numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
-        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
-
-    def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
-        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
-        return self.network.tokens(coded, self.whole(library), library, *self.embed_conditions(conditions))
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
@@ -139,28 +140,6 @@ class Denoiser(nn.Module, ABC):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
         return 0.01, 1.0
-
-
-class Guidance(NamedTuple):
-    """Decorator of denoisers, with one scale for all conditions together or one for each named condition."""
-
-    scale: Scale = 1.0
-
-    def groups(self, conditions: Given) -> list[tuple[list[str], float]]:
-        """Return names of conditions that are guided together, and their scales."""
-        if isinstance(self.scale, Mapping):
-            return [([name], self.scale[name]) for name in conditions if name in self.scale]
-        return [(list(conditions), self.scale)] if conditions else []
-
-    def bind(self, denoiser: Denoiser, conditions: Given) -> Predict:
-        """Bind conditions: a denoiser given the unguided ones, guided towards each guided group."""
-        groups = self.groups(conditions)
-        rest = conditions.without({name for names, _ in groups for name in names})
-        conditional = [denoiser.bind(rest.replace(conditions.only(names))) for names, _ in groups]
-        return guide(denoiser.bind(rest), conditional, [scale for _, scale in groups])
-
-
-UNGUIDED = Guidance()
 
 
 class UrnDenoiser(Denoiser):
@@ -176,22 +155,22 @@ class UrnDenoiser(Denoiser):
             "interpolation",
         }
     )
-    is_measured = True
+    is_benchmarked = True
 
     network: TokenNetwork
 
-    def __init__(self, made_for: Blueprint) -> None:
-        super().__init__(made_for)
-        self.blocks, n_vars = made_for.blocks, sum(made_for.blocks.sizes)
-        label = next((spec for spec in made_for.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        self.blocks, n_vars = blueprint.blocks, sum(blueprint.blocks.sizes)
+        label = next((spec for spec in blueprint.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
         self.limit = PriorLimit(self.blocks.sizes)
         # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
         # Labels have none: it makes cells too typical of small labels.
         self.condition_readout: nn.Linear | None = None
-        if any(spec.is_intervention for spec in made_for.specs):
-            self.condition_readout = nn.Linear(made_for.size.conditioning_dim, n_vars, bias=False)
+        if any(spec.is_intervention for spec in blueprint.specs):
+            self.condition_readout = nn.Linear(blueprint.size.conditioning_dim, n_vars, bias=False)
             nn.init.zeros_(self.condition_readout.weight)
 
     @torch.no_grad()
@@ -207,9 +186,9 @@ class UrnDenoiser(Denoiser):
     def deep(self) -> Sequence[bool]:
         return self.limit.which
 
-    def make_network(self, made_for: Blueprint) -> TokenNetwork:
-        sizes = made_for.blocks.sizes
-        return TokenNetwork(sum(sizes), replace(made_for.size, n_levels=len(sizes)))
+    def make_network(self, blueprint: Blueprint) -> TokenNetwork:
+        sizes = blueprint.blocks.sizes
+        return TokenNetwork(sum(sizes), replace(blueprint.size, n_levels=len(sizes)))
 
     def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
@@ -257,7 +236,7 @@ class UrnDenoiser(Denoiser):
             return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
 
-    def whole(self, library: Tensor) -> Tensor:
+    def clean_level(self, library: Tensor) -> Tensor:
         return library
 
     def linear_weights(self) -> Sequence[Tensor]:

@@ -1,4 +1,4 @@
-"""Denoisers of vectors: of normal scores, and of the tokens of an autoencoder."""
+"""Denoisers of noisy vectors: normal scores (:class:`FactorDenoiser`), and tokens (:class:`TokenDenoiser`)."""
 
 from dataclasses import replace
 
@@ -18,17 +18,17 @@ from ._token_order import GENE_AXES, TOKEN_AXES, permute_weights
 
 
 class GaussianDenoiser(Denoiser):
-    """Gaussian distribution of a vector, whose mean the network predicts, itself or by its noise."""
+    """Gaussian distribution of a vector; the network predicts its mean, noise or velocity (``options.prediction``)."""
 
     network: ScoreNetwork
 
-    def __init__(self, made_for: Blueprint) -> None:
-        super().__init__(made_for)
-        assert isinstance(made_for.path, GaussianPath)
-        self.path = made_for.path
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        assert isinstance(blueprint.path, GaussianPath)
+        self.path = blueprint.path
 
-    def make_network(self, made_for: Blueprint) -> ScoreNetwork:
-        return ScoreNetwork(sum(made_for.blocks.sizes), made_for.size, "values")
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
+        return ScoreNetwork(sum(blueprint.blocks.sizes), blueprint.size, "values")
 
     def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
         """Bind conditions; the predictor takes noisy vectors and library sizes."""
@@ -48,7 +48,7 @@ class GaussianDenoiser(Denoiser):
         """Convert a prediction to noise-free vectors."""
         return to_clean(predicted, self.path.prediction, noisy, level)
 
-    def whole(self, library: Tensor) -> Tensor:
+    def clean_level(self, library: Tensor) -> Tensor:
         return self.path.schedule(torch.full_like(library, TIME_MIN)).log_snr / 2
 
 
@@ -66,9 +66,9 @@ class FactorDenoiser(GaussianDenoiser):
     variances: Tensor  # (axes,): variance of the factors along the axes
     noise: Tensor  # (genes,): residual variance
 
-    def __init__(self, made_for: Blueprint) -> None:
-        super().__init__(made_for)
-        n_vars, size = sum(made_for.blocks.sizes), made_for.size
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        n_vars, size = sum(blueprint.blocks.sizes), blueprint.size
         n_axes = min(30, size.n_tokens * size.readout_dim)
         self.register_buffer("axes", torch.zeros(n_axes, n_vars))
         self.register_buffer("variances", torch.zeros(n_axes))
@@ -110,16 +110,16 @@ class FactorDenoiser(GaussianDenoiser):
 class TokenDenoiser(GaussianDenoiser):
     """Autoencoder of cells, and denoiser of its concatenated tokens, which take the place of genes."""
 
-    def __init__(self, made_for: Blueprint) -> None:
-        super().__init__(made_for)
-        options: LatentOptions = made_for.options
-        self.autoencoder = TokenAutoencoder(sum(made_for.blocks.sizes), made_for.size, options.latent_dim)
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        options: LatentOptions = blueprint.options
+        self.autoencoder = TokenAutoencoder(sum(blueprint.blocks.sizes), blueprint.size, options.latent_dim)
 
-    def make_network(self, made_for: Blueprint) -> ScoreNetwork:
-        size = made_for.size
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
+        size = blueprint.size
         plain = replace(size.options, orthogonality=None, expression_embedding=None)
         inner = replace(size, options=plain, readout_units=0)
-        return ScoreNetwork(size.n_tokens * made_for.options.latent_dim, inner, "values")
+        return ScoreNetwork(size.n_tokens * blueprint.options.latent_dim, inner, "values")
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens of the autoencoder, the "genes" of the denoiser; tokens of the denoiser are kept."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 if TYPE_CHECKING:
-    from ._count_code import Batches
+    from ._cell_codes import Batches
     from ._diffusion_module import DiffusionModule
 
 
