@@ -1,4 +1,4 @@
-"""Summary of the training cells, saved with the model as plain arrays, to complete requests; and features missing from panels."""
+"""Summary of the training cells, saved with the model as plain arrays, to complete requests; panels."""
 
 from __future__ import annotations
 

@@ -13,5 +13,12 @@ from ._paths import Path, Predict
 from ._process_options import Ability, GaussianOptions, Given, LatentOptions
 from ._processes import PROCESSES, Process, named_process
 from ._token_attributions import activation_gradient, contributions
-from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
-from ._token_regression import TokenGenes, regression_loadings, token_genes
+from ._token_basis import (
+    HiddenMoments,
+    TokenBasis,
+    TokenGenes,
+    loadings_in_group,
+    regression_loadings,
+    token_basis,
+    token_genes,
+)

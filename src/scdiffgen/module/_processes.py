@@ -9,8 +9,7 @@ To add a process, write the parts that are new and add a row to ``PROCESSES``
 from typing import Any, NamedTuple
 
 from ._cell_codes import CellCode, CountCode
-from ._denoisers import Denoiser, UrnDenoiser
-from ._gaussian_denoisers import FactorDenoiser, TokenDenoiser
+from ._denoisers import Denoiser, FactorDenoiser, TokenDenoiser, UrnDenoiser
 from ._paths import GaussianPath, Path, Thinning
 from ._process_options import Ability, GaussianOptions, LatentOptions
 from ._score_code import ScoreCode
