@@ -29,7 +29,7 @@ from benchmarks._record import benchmark_parser, environment, output_folder, rea
 from benchmarks._scale_cells import LABEL, simulate_to
 from benchmarks._step_timer import WARM_UP, StepTimer
 from scdiffgen.model import TokenDiffusion, open_cells
-from scdiffgen.model._loaded_cells import MinibatchReader
+from scdiffgen.model._training_data import MinibatchReader
 from scdiffgen.train import cell_loader
 
 ZARR, H5AD, HELD_OUT = "cells.zarr", "cells.h5ad", "held_out.h5ad"

@@ -45,6 +45,17 @@ def files_of_the_house(root: Path) -> Iterator[str]:
                 yield f"{page.relative_to(root)} names {name}, which is not there. Name the file as it is called now."
 
 
+def names_of_the_house(root: Path) -> Iterator[str]:
+    """Names that the developer guide gives with a file, "`name` in `folder/file.py`", are defined in that file."""
+    for page in (root / "docs/developer_guide").glob("*.md"):
+        for names, file in re.findall(r"((?:`\w+`(?:, | and )?)+) in `(\w+/\w+\.py)`", page.read_text()):
+            path = root / "src/scdiffgen" / file
+            text = path.read_text() if path.exists() else ""
+            for name in re.findall(r"\w+", names.replace(" and ", " ")):
+                if not re.search(rf"^ *(?:(?:class|def) {name}\b|(?:self\.)?{name}\b.*=)", text, flags=re.MULTILINE):
+                    yield f"{page.relative_to(root)} says that {name} is in {file}, which lacks it. Correct it."
+
+
 def citations(root: Path) -> Iterator[str]:
     """What a docstring cites is in the bibliography; building the pages does not see private modules."""
     known = set(re.findall(r"@\w+\{([^,\s]+),", (root / "docs/references.bib").read_text()))
@@ -171,6 +182,7 @@ def version_parts(version: str) -> list[int]:
 
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     files_of_the_house,
+    names_of_the_house,
     links,
     citations,
     pictures,

@@ -444,7 +444,7 @@ def test_row_36_low_precision() -> None:
         scvi.settings.seed = 0
         model = TokenDiffusion(adata, **SMALL)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("scdiffgen.train._trainer.warn_of_slow_bfloat16", lambda *rates: None)
+            patch.setattr("scdiffgen.train._plan.warn_of_slow_bfloat16", lambda *rates: None)
             model.train(max_epochs=3, precision=precision, **QUIET)
         losses.append(float(model.history["validation_loss"].iloc[-1, 0]))
         assert {weight.dtype for weight in model.module.parameters()} == {torch.float32}

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 from scdiffgen.data import Manager
-from scdiffgen.data._small_groups import warn_of_screen_design
+from scdiffgen.data._setup import warn_of_screen_design
 from scdiffgen.model import TokenDiffusion
 
 Register = Callable[..., Manager]

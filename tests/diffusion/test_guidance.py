@@ -8,7 +8,8 @@ import torch
 from scipy.special import log_softmax
 from torch import Tensor
 
-from scdiffgen.diffusion import MoleculePrediction, guide
+from scdiffgen.diffusion import MoleculePrediction
+from scdiffgen.module import guide
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from scdiffgen.diffusion import (
     GaussianPrediction,
     even_log_snr,
     even_times,
-    guide,
 )
 from scdiffgen.diffusion._gaussian import SAMPLERS, ancestral, ddim, dpm_solver
+from scdiffgen.module import guide
 
 SOLVERS = {"ddim": ddim, "dpm_solver": dpm_solver}  # of the probability-flow equation, in both directions
 MEAN = torch.tensor([2.0, -1.0, 0.3], dtype=torch.float64)

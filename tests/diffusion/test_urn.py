@@ -17,12 +17,12 @@ from scdiffgen.diffusion import (
     Thinned,
     UrnPrediction,
     grow_molecules,
-    guide,
     likelihood_bound,
     thin_to,
 )
 from scdiffgen.diffusion._draws import draw_by_gamma, draw_from_urn
 from scdiffgen.diffusion._molecules import add_molecules
+from scdiffgen.module import guide
 
 ALPHA = np.array([0.4, 2.0, 1.1, 0.7])
 

@@ -12,7 +12,7 @@ from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._hub_card import card_text
+from scdiffgen.model._persisting import card_text
 
 pytest.importorskip("huggingface_hub")
 hub_of_scvi = pytest.importorskip("scvi.hub")

@@ -15,7 +15,7 @@ from small_cells import simulated_cells, simulated_shares, trained_model
 from scdiffgen import tl
 from scdiffgen.model import LatentOptions, NetworkOptions, TokenDiffusion
 from scdiffgen.model._cells import Cells
-from scdiffgen.model._token_reader import TokenReader
+from scdiffgen.model._token_mixin import TokenReader
 from scdiffgen.module import PROCESSES
 
 PLAN = {"lr": 0.01, "ema_decay": 0.95}

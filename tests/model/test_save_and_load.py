@@ -50,7 +50,7 @@ def test_a_model_is_as_large_where_there_are_fewer_cells(tmp_path: Path, monkeyp
     cells = simulated_cells(30)
     TokenDiffusion.setup_anndata(cells)
     with monkeypatch.context() as larger:
-        larger.setattr("scdiffgen.model._presets.MANY_CELLS", 30)
+        larger.setattr("scdiffgen.model._token_diffusion.MANY_CELLS", 30)
         model = TokenDiffusion(cells, n_layers=1)
     model.save(tmp_path / "model")
     assert load(tmp_path / "model", adata=False).module.size == model.module.size

@@ -15,7 +15,7 @@ from scipy import sparse
 from small_cells import simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._token_reader import TokenReader
+from scdiffgen.model._token_mixin import TokenReader
 from scdiffgen.tl import token_associations
 
 KEYS = ["X_generated", "X_tokens", "X_token_activation", "token_loadings"]

@@ -7,7 +7,7 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import scale
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.module._token_regression import linear_stability, regression_loadings
+from scdiffgen.module._token_basis import linear_stability, regression_loadings
 
 N_CELLS, N_GENES, OF_EACH = 800, 200, 20
 

@@ -9,7 +9,7 @@ from networks import normal, torchs_attention
 from torch import nn
 
 from scdiffgen.nn import NetworkSize
-from scdiffgen.nn._transformer import Attention, Block, TokenTransformer
+from scdiffgen.nn._network import Attention, Block, TokenTransformer
 
 DIM, HEADS, CONDITIONING = 16, 4, 6
 SIZE = NetworkSize(n_tokens=7, token_dim=DIM, n_layers=2, n_heads=HEADS, conditioning_dim=CONDITIONING, dropout=0.0)

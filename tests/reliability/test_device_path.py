@@ -34,7 +34,7 @@ COUNTED = {
     "model/_sampler.py:_drawn": "regressions of NumPy on the host",
     "module/_paths.py:reverse": "times of the steps, computed on the host",
     **dict.fromkeys(
-        f"diffusion/_schedules.py:{name}"
+        f"diffusion/_gaussian.py:{name}"
         for name in ("even_log_snr", "time_of_signal", "cosine_schedule", "_on_circle", "log_snr")
     ),
 }

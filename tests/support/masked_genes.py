@@ -84,8 +84,8 @@ class MaskedDenoiser(Denoiser):
 
     network: ScoreNetwork
 
-    def make_network(self, made_for: Blueprint) -> ScoreNetwork:
-        return ScoreNetwork(sum(made_for.blocks.sizes), made_for.size, "counts")
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
+        return ScoreNetwork(sum(blueprint.blocks.sizes), blueprint.size, "counts")
 
     def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
         embedded = self.embed_conditions(conditions)
@@ -96,14 +96,14 @@ class MaskedDenoiser(Denoiser):
 
         return predict
 
-    def whole(self, library: Tensor) -> Tensor:
+    def clean_level(self, library: Tensor) -> Tensor:
         return library
 
 
 class MaskedCode(CountCode):
     """Counts, of which a half is kept under other conditions."""
 
-    kept = 0.5
+    keep_fraction = 0.5
 
     def expression(self, denoiser: MaskedDenoiser, counts: Tensor, conditions: Given) -> Tensor:
         seen = counts.to_dense()

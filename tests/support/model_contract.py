@@ -19,7 +19,7 @@ from scipy import sparse
 
 from scdiffgen.datasets import simulate
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._quiet import less_chatter
+from scdiffgen.model._model_access import less_chatter
 
 ADVICE = {
     "registry": "Register by `cls.register_manager`; keep what is learned on the instance, and change copies of cells.",

@@ -12,7 +12,7 @@ from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.nn import Attention
-from scdiffgen.train import _trainer
+from scdiffgen.train import _plan
 
 NETWORK = {"n_tokens": 4, "token_dim": 32, "n_layers": 2}
 N_CELLS = 160
@@ -22,7 +22,7 @@ N_CELLS = 160
 def rates(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, float]:
     """Rates of matrix products, in place of those of the processor that runs the tests."""
     measured = {torch.float32: 1e11, torch.bfloat16: 4e11}
-    monkeypatch.setattr(_trainer, "matrix_product_rate", measured.__getitem__)
+    monkeypatch.setattr(_plan, "matrix_product_rate", measured.__getitem__)
     return measured
 
 
@@ -81,7 +81,7 @@ def test_training_does_not_warn_where_bfloat16_is_faster_or_not_used(
 def test_rates_of_matrix_products_are_those_of_a_computer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     for dtype in (torch.float32, torch.bfloat16):
-        assert 1e6 < _trainer.matrix_product_rate(dtype) < 1e15
+        assert 1e6 < _plan.matrix_product_rate(dtype) < 1e15
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2.0**-7), (torch.float16, 2.0**-10)])

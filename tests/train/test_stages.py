@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scdiffgen.model import LatentOptions, TokenDiffusion
 from scdiffgen.train import DiffusionTrainingPlan
-from scdiffgen.train._data_splitter import StagedLoader
+from scdiffgen.train._block_loader import StagedLoader
 from scdiffgen.train._plan import stage_ends
 
 

@@ -2,8 +2,7 @@
 
 from scdiffgen._codes import Code, GroupTable, Treatment, backoff_levels, group_by_row, have_exactly
 
-from ._conditions import Condition, Conditions, ConditionSpec, NumberTransform, conditions_from_batch
-from ._mixed_conditions import MixedConditions
+from ._conditions import Condition, Conditions, ConditionSpec, MixedConditions, NumberTransform, conditions_from_batch
 from ._requests import (
     ADDED,
     DRAWN,

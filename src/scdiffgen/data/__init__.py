@@ -22,5 +22,14 @@ from scdiffgen.data._registered import (
     unseen_texts,
     write_conditions,
 )
-from scdiffgen.data._setup import Manager, SetupArguments, check_modalities, codes_of, forget_copied_setup
-from scdiffgen.data._small_groups import FEWEST_CELLS, NOT_GROUPED, in_words, warn_of_few_cells
+from scdiffgen.data._setup import (
+    FEWEST_CELLS,
+    NOT_GROUPED,
+    Manager,
+    SetupArguments,
+    check_modalities,
+    codes_of,
+    forget_copied_setup,
+    in_words,
+    warn_of_few_cells,
+)

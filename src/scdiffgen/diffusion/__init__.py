@@ -1,23 +1,32 @@
 """Mathematics of corruption and generation, as functions of tensors and predictors.
 
-Molecules are removed in ``_thinning`` and drawn in ``_molecules``; noise is added and removed in ``_gaussian``.
+Molecules are removed in ``_thinning`` and drawn in ``_molecules`` (one urn in parallel in ``_draws``, compiled for CPUs
+in ``_compiled_urn``); noise is added and removed in ``_gaussian``.
 """
 
 from ._blocks import Blocks
 from ._draws import Rng, couple_molecules
 from ._gaussian import (
     SAMPLERS,
+    SCHEDULES,
+    TIME_MAX,
+    TIME_MIN,
     Denoise,
     GaussianPrediction,
+    Level,
     Noised,
     Noisy,
     PredictionKind,
     SamplerKind,
+    Schedule,
+    ScheduleKind,
     add_noise,
+    even_log_snr,
+    even_times,
+    noise_times,
     precision_of,
     to_clean,
 )
-from ._guidance import guide
 from ._molecules import (
     LARGEST_LOG_RATE,
     BlockPrediction,
@@ -25,17 +34,6 @@ from ._molecules import (
     MoleculePredictor,
     UrnPrediction,
     grow_molecules,
-)
-from ._schedules import (
-    SCHEDULES,
-    TIME_MAX,
-    TIME_MIN,
-    Level,
-    Schedule,
-    ScheduleKind,
-    even_log_snr,
-    even_times,
-    noise_times,
 )
 from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values
 from ._thinning import Thinned, block_levels, likelihood_bound, thin, thin_to, thinning_levels, without_blocks

@@ -1,8 +1,8 @@
-r"""Where molecules are drawn: distributions of the next molecule, their guidance, and the growth of cells by them.
+r"""Molecules are drawn here: the next one is of gene :math:`g` in proportion to :math:`e^{r_g} + w_g x_{t,g}`.
 
-The urn of Pólya and Dirichlet-multinomial draws gene :math:`g` in proportion to
-:math:`e^{\text{log\_rates}_g} + w_g x_{t,g}`, with the present molecules :math:`x_t`. A prediction is the loss, the
-likelihood bound and the draws of the missing molecules.
+This is the urn of Pólya, with log-rates :math:`r`, weights :math:`w` and present molecules :math:`x_t`; its draws are
+Dirichlet-multinomial. :func:`grow_molecules` adds molecules to cells, by a prediction of the urn in each step.
+A prediction also computes the loss and the likelihood bound of missing molecules, and is guided.
 """
 
 from abc import ABC, abstractmethod
@@ -177,17 +177,6 @@ MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
 """``predictor(state, library)``: prediction from a CSR or dense state ``(cells, genes)`` and library ``(cells,)``."""
 
 
-def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
-    """Compute numbers of molecules ``(n_steps + 1, cells)`` from ``n_start`` to ``n_end`` ``(cells,)``, inclusive."""
-    # Geometric in n + offset, n_k + o = (n_0 + o)^(1 - k/K) (n_K + o)^(k/K), rounded; each step adds at least one
-    # molecule. A large offset makes the steps equal.
-    step = torch.arange(n_steps + 1, device=n_end.device)[:, None]
-    fraction = step.double() / n_steps
-    start, end = (n_start.double() + offset).log(), (n_end.double() + offset).log()
-    geometric = ((1 - fraction) * start + fraction * end).exp().sub(offset).round().long()
-    return torch.maximum(geometric, torch.minimum(n_start.long() + step, n_end.long()))
-
-
 @torch.no_grad()
 def grow_molecules(
     predictor: MoleculePredictor,
@@ -221,6 +210,17 @@ def add_molecules(prediction: MoleculePrediction, state: Tensor, n_molecules: Te
     drawn = prediction.draw(prediction.rates_at(dense), n_molecules, generator)
     dense.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=dense.dtype))
     return dense
+
+
+def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
+    """Compute numbers of molecules ``(n_steps + 1, cells)`` from ``n_start`` to ``n_end`` ``(cells,)``, inclusive."""
+    # Geometric in n + offset, n_k + o = (n_0 + o)^(1 - k/K) (n_K + o)^(k/K), rounded; each step adds at least one
+    # molecule. A large offset makes the steps equal.
+    step = torch.arange(n_steps + 1, device=n_end.device)[:, None]
+    fraction = step.double() / n_steps
+    start, end = (n_start.double() + offset).log(), (n_end.double() + offset).log()
+    geometric = ((1 - fraction) * start + fraction * end).exp().sub(offset).round().long()
+    return torch.maximum(geometric, torch.minimum(n_start.long() + step, n_end.long()))
 
 
 def _log_shares(log_rates: Tensor, reinforced: Tensor, log_total: Tensor, places: Tensor) -> Tensor:

@@ -1,10 +1,12 @@
-"""Saving and loading of models without running code from files, and query models."""
+"""Saving and loading, checks of saved files, and a model card for scvi-tools' hub."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
+from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,25 +14,26 @@ from urllib.request import urlretrieve
 
 import pandas as pd
 import pyro
+import torch
 from anndata import AnnData
 from mudata import MuData
 from scvi.data import AnnDataManager
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._messages import did_you_mean, listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.data import modality_names
-from scdiffgen.io import MODEL_FILE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.data import Registry, categories_of_condition, modality_names, required_state
+from scdiffgen.io import MODEL_FILE, UNREADABLE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
 
 from ._checks import check_accelerator, check_path
-from ._hub_card import save_with_card
-from ._model_access import gene_names, require_anndata, require_training
+from ._model_access import check_cells, check_mudata, gene_names, less_chatter, require_anndata, require_training
 from ._query_model import check_missing, padded_genes, query_model
-from ._quiet import less_chatter
-from ._registering import check_cells, check_mudata
-from ._saved_contents import cells_file, check_cells_file, check_contents, saved_attributes, sha256_of
 from ._training_runs import whole_checkpoint
+from ._training_summary import TrainingSummary, check_summary, training_summary
 
 if TYPE_CHECKING:
     from scvi.hub import HubModel
@@ -325,3 +328,159 @@ class Persisting(BaseModelClass):
         """
         chosen = {"overwrite": overwrite, "save_anndata": save_anndata}
         return save_with_card(self, dir_path, title, license_info, description, **chosen)
+
+
+CARD = """\
+# {title}
+
+{description}
+
+{summary}. Trained with scdiffgen {version} on {n_cells:,} cells. It generates cells, as molecule counts, under given
+conditions.
+
+## Conditions
+
+{conditions}
+
+## Use
+
+```python
+import scdiffgen
+from scvi.hub import HubModel
+
+folder = HubModel.pull_from_huggingface_hub("owner/name").local_dir
+model = scdiffgen.model.TokenDiffusion.load(folder, adata=False)
+cells = model.generate({example}, n_cells=100)
+```
+
+Neither the model nor its cells are private: `scdiffgen.metrics.membership_inference` measures how well generated cells
+disclose training cells.
+"""
+
+
+def save_with_card(
+    model: BaseModelClass, path: str | os.PathLike[str], title: str, license_info: str, description: str, **saved: bool
+) -> HubModel:
+    """Save a model with metadata and model card; raise unless Hugging Face's client is installed."""
+    try:
+        from huggingface_hub import ModelCard, ModelCardData
+    except ImportError as error:
+        raise ImportError("`save_for_hub` needs `huggingface_hub`: pip install 'scdiffgen[hub]'.") from error
+    from scvi.hub import HubMetadata, HubModel
+
+    require_training(model)
+    model.save(path, **saved)
+    versions, name = (version("scvi-tools"), version("anndata")), type(model).__name__
+    metadata = HubMetadata(*versions, model_cls_name=name, model_parent_module="scdiffgen.model")
+    tags = ["biology", "genomics", "single-cell", f"model_cls_name:{name}"]
+    header = ModelCardData(license=license_info, library_name="scvi-tools", tags=tags)
+    card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{card_text(model, title, description)}")
+    hub = HubModel(os.fspath(Path(path)), metadata=metadata, model_card=card)
+    hub.save(overwrite=True)
+    return hub
+
+
+def card_text(model: BaseModelClass, title: str, description: str) -> str:
+    """Write the body of the model card."""
+    specs, registry = model.module.specs, model.registry
+    labels = [f"{s.name!r}: {categories_of_condition(registry, s)[0]!r}" for s in specs if s.kind == "category"]
+    return CARD.format(
+        title=title,
+        description=description,
+        summary=model._model_summary_string,
+        version=version("scdiffgen"),
+        n_cells=len(training_summary(model).library),
+        conditions="\n".join(f"- `{spec.name}`: {_values_of(registry, spec)}" for spec in specs) or "None.",
+        example=f"{{{''.join(labels[:1])}}}",
+    )
+
+
+def _values_of(registry: Registry, spec: ConditionSpec) -> str:
+    if spec.kind == "category":
+        return listed(categories_of_condition(registry, spec))
+    state = required_state(registry, spec.registry_key)
+    if spec.registry_key == REGISTRY_KEYS.PERTURBATION:
+        unit = f" ({spec.transform.unit})" if spec.transform.unit else ""
+        return f"combinations of {listed(state['names'])}" + (f" with doses{unit}" if spec.has_values else "")
+    if spec.kind == "hierarchy":
+        return f"levels {listed(state['columns'])}"
+    return "a number"
+
+
+def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
+    """Return the attributes of a saved model; raise if the contents are no model."""
+    attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
+    needed = ("registry_", "init_params_")
+    if not isinstance(attributes, Mapping) or not all(isinstance(attributes.get(name), Mapping) for name in needed):
+        raise ValueError(f"`dir_path`: {file} is no saved model. Pass the folder that `model.save(...)` was given.")
+    return attributes
+
+
+def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> Mapping[str, Any]:
+    """Return the attributes of a saved model; raise unless its class is ``cls`` or allowed and it can be built."""
+    attributes = saved_attributes(contents, file)
+    registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
+    name = registry.get("model_name", cls.__name__)
+    if name != cls.__name__ and name not in allowed:
+        raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
+    setup = getattr(cls, str(registry.get("setup_method_name", "setup_anndata")), None)
+    options = {
+        "model": (attributes["init_params_"].get("non_kwargs", {}), cls),
+        "registration": (registry.get("setup_args", {}), setup),
+    }
+    for what, (given, function) in options.items():
+        known = list(inspect.signature(function).parameters) if callable(function) else []
+        unknown = [option for option in given if option not in known]
+        if unknown:
+            raise ValueError(
+                f"`dir_path`: the {what} in {file} has the option {unknown[0]!r}, which this version does not have."
+                f"{did_you_mean(unknown[0], known)} {_other_version(saved_with)}"
+            )
+    try:
+        module = _described_module(cls, attributes, contents["model_state_dict"])
+        if attributes.get("is_trained_"):
+            summary = TrainingSummary.from_plain(attributes["training_summary_"])
+            check_summary(summary, module.specs, len(modality_names(registry)))
+    except UNREADABLE as error:
+        raise ValueError(
+            f"`dir_path`: {file} lacks parts or weights of a model, or they do not match ({error!r:.300}). "
+            f"{_other_version(saved_with)}"
+        ) from error
+    return attributes
+
+
+def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+    """Build the network of the options with its weights; raise on a mismatch."""
+    weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
+    with torch.random.fork_rng(devices=[]):
+        module = cls(registry=attributes["registry_"], **attributes["init_params_"]["non_kwargs"]).module
+    module.load_state_dict(weights)
+    return module
+
+
+def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, Any]) -> None:
+    """Raise if the cells beside a model were not saved with it."""
+    file = cells_file(folder, prefix, attributes["registry_"])
+    if file.exists() and sha256_of(file) != attributes.get("cells_sha256_"):
+        raise ValueError(
+            f"`adata`: {file} was not saved with the {prefix or ''}{MODEL_FILE} beside it, or was changed or damaged "
+            "later. Pass `adata`, or `adata=False` to load the model without cells."
+        )
+
+
+def cells_file(folder: Path, prefix: str | None, registry: Mapping[str, Any]) -> Path:
+    """Return the path at which scvi-tools saves the cells of a model."""
+    name = "mdata.h5mu" if registry.get("setup_method_name") == "setup_mudata" else "adata.h5ad"
+    return folder / f"{prefix or ''}{name}"
+
+
+def sha256_of(file: Path) -> str:
+    """Compute the SHA-256 digest of a file."""
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
+
+
+def _other_version(saved_with: str | None) -> str:
+    """Advise on a file of another version."""
+    by = saved_with or "of an unknown version"
+    return f"It was saved by scdiffgen {by}, and this is {version('scdiffgen')}: load it with that version."

@@ -1,6 +1,8 @@
-"""The model class: registration, construction and training."""
+"""The model class: named sizes, registration, construction, training, and display in notebooks."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from html import escape
 from numbers import Integral
 from typing import Any, Literal
 
@@ -9,29 +11,54 @@ import torch
 from anndata import AnnData
 from lightning.pytorch import LightningDataModule
 from mudata import MuData
+from scvi.model.base import BaseModelClass
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import check_share, check_whole_number
+from scdiffgen._arguments import check_choice, check_share, check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import PROCESSES, DiffusionModule, GaussianOptions, named_process
-from scdiffgen.nn import NetworkOptions
+from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
-from ._display import model_as_html
 from ._expression_mixin import DrawingExpression
 from ._generating import Generating, explain_unknown_arguments
-from ._model_access import check_genes, modalities
+from ._model_access import check_genes, checked_cells, modalities, register_anndata, register_mudata
 from ._persisting import Persisting
-from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
-from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_mixin import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
+
+Preset = Literal["small", "medium", "base", "large"]
+
+PRESETS: dict[str, NetworkSize] = {
+    "small": NetworkSize(),
+    "medium": NetworkSize(n_tokens=16, n_layers=3),
+    "base": NetworkSize(n_tokens=64, token_dim=256, n_layers=6, n_heads=8, n_hidden=1024, conditioning_dim=512),
+    "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
+}
+
+MANY_CELLS = 25_000  # number of cells from which the default is "medium", for benchmarked types of models
+
+
+def default_preset(n_cells: int, n_modalities: int) -> Preset:
+    """Choose the preset by the number of cells; "small" for several modalities, without benchmarks of larger ones."""
+    return "medium" if n_cells >= MANY_CELLS and n_modalities == 1 else "small"
+
+
+def network_size(preset: Preset, options: NetworkOptions, is_benchmarked: bool, **sizes: int | None) -> NetworkSize:
+    """Build a preset with given sizes; read-out units and orthogonality only for benchmarked types of models."""
+    check_choice("preset", preset, PRESETS)
+    known = {field.name for field in fields(NetworkSize)}
+    given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
+    given = {"readout_units": 8 if is_benchmarked else 0, **given}
+    if is_benchmarked and options.orthogonality is None:
+        options = replace(options, orthogonality=0.3)
+    return replace(PRESETS[preset], options=options, **given)
 
 
 class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenReading, Persisting):
@@ -118,8 +145,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # saved with the model, because a file may be loaded with other cells
         name, _ = named_process(process, len(n_vars))
-        is_measured = PROCESSES[name].denoiser.is_measured and len(n_vars) == 1
-        size = network_size(preset, network, is_measured=is_measured, **sizes)
+        is_benchmarked = PROCESSES[name].denoiser.is_benchmarked and len(n_vars) == 1
+        size = network_size(preset, network, is_benchmarked=is_benchmarked, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
@@ -332,3 +359,19 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         """Validate cells for the methods of scvi-tools, with further checks."""
         check_genes(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
         return super()._validate_anndata(cells, copy_if_view)
+
+
+def model_as_html(model: BaseModelClass) -> str:
+    """Build an HTML table of a model: its sizes, process and training, and a row for each condition."""
+    module, size = model.module, model.module.size
+    rows = {
+        "genes": f"{module.n_vars:,}",
+        "network": f"{size.n_tokens} tokens of {size.token_dim}, {size.n_layers} layers",
+        "process": module.process_name,
+        "trained": "yes" if model.is_trained_ else "no",
+    }
+    for spec in module.specs:
+        categories = f"{spec.n_categories:,} categories" if spec.n_categories else "a number"
+        rows[spec.name] = f"{categories}, with doses" if spec.kind == "set" and spec.has_values else categories
+    cells = (f"<tr><th>{escape(str(name))}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
+    return f"<table><caption>{escape(type(model).__name__)}</caption>{''.join(cells)}</table>"

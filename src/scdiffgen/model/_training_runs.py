@@ -28,11 +28,9 @@ from scdiffgen.train import (
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
-from ._full_panels import warn_of_missing_features
-from ._model_access import in_training
-from ._quiet import LIGHTNING, less_chatter
+from ._model_access import LIGHTNING, in_training, less_chatter
 from ._training_data import RegisteredData, StreamedData
-from ._training_summary import remember_training
+from ._training_summary import remember_training, warn_of_missing_features
 
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32

@@ -1,8 +1,8 @@
-"""Summary of the training cells, saved with the model as plain arrays, to complete requests."""
+"""Summary of the training cells, saved with the model as plain arrays, to complete requests; panels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,10 @@ import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._messages import listed, warn_user
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
+from scdiffgen.data import LARGEST_LIBRARY, categories_of_condition, count_matching, feature_names, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
@@ -22,9 +24,8 @@ from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
-from ._full_panels import full_library
 from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
-from ._training_data import KeptCells, RegisteredData, StreamedData
+from ._training_data import Batch, KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import (
     ResponseModel,
     build_response_model,
@@ -295,3 +296,49 @@ def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, 
             f"sizes, {{{modalities[0]!r}: ...}}; omitted modalities use the default."
         )
     return {modalities[0]: library_size}
+
+
+def warn_of_missing_features(model: BaseModelClass) -> None:
+    """Warn once of features that are zero in all cells of a batch and are treated as missing there."""
+    panels = model.module.code.panels
+    if panels.missing is None or panels.batch is None:
+        return
+    missing, batches = panels.missing.cpu().numpy(), categories_of_condition(model.registry, panels.batch)
+    parts = []
+    for (modality, names), columns in zip(feature_names(model.registry).items(), panels.blocks.slices, strict=True):
+        of_batches = missing[:, columns]
+        parts += [
+            f"{listed(names[row])} of {modality!r} in {listed(batches[(of_batches == row).all(axis=1)])}"
+            for row in np.unique(of_batches, axis=0)
+            if row.any()
+        ]
+    warn_user(
+        f"Features without a molecule in all cells of some batches ({panels.batch.name!r}), but not in others, are "
+        f"treated as missing there, not as zero: {'; '.join(parts)}. They are predicted from the other features. If "
+        "they were measured as zero, register another column as `batch_key`."
+    )
+
+
+@torch.no_grad()
+def full_library(
+    module: DiffusionModule, library: np.ndarray, conditions: Conditions[np.ndarray], cells: Iterable[Batch]
+) -> np.ndarray:
+    """Scale library sizes ``(cells, modalities)`` of training cells up to the full panel, by batch and label."""
+    panels = module.code.panels
+    if panels.missing is None:
+        return library
+    keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
+    shape = [spec.n_categories for spec in keys]
+
+    def groups(given: Conditions[np.ndarray]) -> np.ndarray:
+        return np.ravel_multi_index([given[spec.name].ids[:, 0] for spec in keys], shape)
+
+    covered, n_cells = np.zeros((np.prod(shape), library.shape[1])), np.zeros((np.prod(shape), 1))
+    for counts, given in cells:
+        missing = panels.of_cells(given)
+        assert missing is not None
+        present = module.expression(counts, given) * ~missing
+        np.add.at(covered, groups(given.numpy()), module.blocks.dense_sums(present).cpu().numpy())
+        np.add.at(n_cells, groups(given.numpy()), 1)
+    coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[groups(conditions)]
+    return np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)

@@ -1,8 +1,10 @@
-"""Denoisers: condition embedders and a network, which predict the distribution of a cell from its corrupted state.
+"""Denoisers: ``denoiser.bind(conditions)(state, library)`` is a distribution of cells given their corrupted state.
 
-``denoiser.bind(conditions)(state, library)`` is that distribution: of the next molecule
-(:class:`scdiffgen.diffusion.UrnPrediction`), or of a vector (:class:`scdiffgen.diffusion.GaussianPrediction`). Whoever
-needs a loss, a draw or a likelihood asks the distribution. A denoiser holds all trained weights of a process.
+It is the distribution of the next molecule (:class:`scdiffgen.diffusion.UrnPrediction`) or of a vector
+(:class:`scdiffgen.diffusion.GaussianPrediction`), which computes losses and draws. ``bind`` embeds the conditions once
+(:meth:`Denoiser.embed_conditions`) and gives them to the network with every state; offsets of rare labels and the
+direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
+A denoiser holds all trained weights of a process. The denoisers of vectors come last.
 """
 
 from abc import ABC, abstractmethod
@@ -10,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,11 +21,16 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import (
     LARGEST_LOG_RATE,
+    TIME_MIN,
     BlockPrediction,
     Blocks,
+    GaussianPrediction,
+    Level,
     MoleculePrediction,
+    Noisy,
     UrnPrediction,
-    guide,
+    precision_of,
+    to_clean,
 )
 from scdiffgen.nn import (
     ConditionEmbedder,
@@ -30,21 +38,24 @@ from scdiffgen.nn import (
     LabelOffsets,
     NetworkSize,
     PriorLimit,
+    ScoreNetwork,
+    TokenAutoencoder,
     TokenNetwork,
     UniversalCombination,
 )
+from scdiffgen.normal_scores import FactorModel
 
-from ._linear_start import linear_weights
-from ._paths import Path, Predict
-from ._process_options import Ability, Given, Scale
-from ._token_order import TOKEN_AXES, permute_weights
+from ._linear_start import LinearModel, linear_weights, start_linearly
+from ._paths import GaussianPath, Path, Predict
+from ._process_options import Ability, Given, LatentOptions
+from ._token_order import GENE_AXES, TOKEN_AXES, permute_weights
 
 LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
 
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What a denoiser is made for."""
+    """Arguments from which a denoiser is created."""
 
     blocks: Blocks
     specs: Sequence[ConditionSpec]
@@ -81,20 +92,42 @@ class Denoiser(nn.Module, ABC):
     least_steps: ClassVar[int] = 1000
     """Minimum number of training steps by default."""
 
-    is_measured: ClassVar[bool] = False
+    is_benchmarked: ClassVar[bool] = False
     """Whether hidden units in the read-out and orthogonal tokens were benchmarked, for one modality."""
 
     network: Any
 
-    def __init__(self, made_for: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
-        size = made_for.size
+        size = blueprint.size
         dim = size.conditioning_dim
-        self.embed = ConditionEmbedder(made_for.specs, dim, size.options, features=made_for.features)
-        self.combine = UniversalCombination(len(made_for.specs), dim) if size.options.conditioning == "adaln" else None
+        self.embed = ConditionEmbedder(blueprint.specs, dim, size.options, features=blueprint.features)
+        self.combine = UniversalCombination(len(blueprint.specs), dim) if size.options.conditioning == "adaln" else None
         self.rotates = size.options.attention_numbers == "rotated"
-        self.network = self.make_network(made_for)
+        self.network = self.make_network(blueprint)
         self.label_offsets: LabelOffsets | None = None
+
+    @abstractmethod
+    def make_network(self, blueprint: Blueprint) -> nn.Module:
+        """Create the network."""
+
+    @abstractmethod
+    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+        """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
+
+    def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
+        """Embed all conditions."""
+        vectors = self.embed(conditions, conditions.n_cells)
+        numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
+        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
+
+    @abstractmethod
+    def clean_level(self, library: Tensor) -> Tensor:
+        """Return the noise level of whole cells, as input of the network."""
+
+    def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
+        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
+        return self.network.tokens(coded, self.clean_level(library), library, *self.embed_conditions(conditions))
 
     @torch.no_grad()
     def start_from(self, average: AverageCell) -> None:
@@ -105,28 +138,6 @@ class Denoiser(nn.Module, ABC):
     def deep(self) -> Sequence[bool]:
         """Modalities with many molecules per feature, whose prior strength is capped."""
         return ()
-
-    @abstractmethod
-    def make_network(self, made_for: Blueprint) -> nn.Module:
-        """Create the network."""
-
-    @abstractmethod
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
-        """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
-
-    @abstractmethod
-    def whole(self, library: Tensor) -> Tensor:
-        """Return the noise level of whole cells, as input of the network."""
-
-    def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
-        """Embed all conditions."""
-        vectors = self.embed(conditions, conditions.n_cells)
-        numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
-        return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
-
-    def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
-        """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
-        return self.network.tokens(coded, self.whole(library), library, *self.embed_conditions(conditions))
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
@@ -139,28 +150,6 @@ class Denoiser(nn.Module, ABC):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
         return 0.01, 1.0
-
-
-class Guidance(NamedTuple):
-    """Decorator of denoisers, with one scale for all conditions together or one for each named condition."""
-
-    scale: Scale = 1.0
-
-    def groups(self, conditions: Given) -> list[tuple[list[str], float]]:
-        """Return names of conditions that are guided together, and their scales."""
-        if isinstance(self.scale, Mapping):
-            return [([name], self.scale[name]) for name in conditions if name in self.scale]
-        return [(list(conditions), self.scale)] if conditions else []
-
-    def bind(self, denoiser: Denoiser, conditions: Given) -> Predict:
-        """Bind conditions: a denoiser given the unguided ones, guided towards each guided group."""
-        groups = self.groups(conditions)
-        rest = conditions.without({name for names, _ in groups for name in names})
-        conditional = [denoiser.bind(rest.replace(conditions.only(names))) for names, _ in groups]
-        return guide(denoiser.bind(rest), conditional, [scale for _, scale in groups])
-
-
-UNGUIDED = Guidance()
 
 
 class UrnDenoiser(Denoiser):
@@ -176,22 +165,22 @@ class UrnDenoiser(Denoiser):
             "interpolation",
         }
     )
-    is_measured = True
+    is_benchmarked = True
 
     network: TokenNetwork
 
-    def __init__(self, made_for: Blueprint) -> None:
-        super().__init__(made_for)
-        self.blocks, n_vars = made_for.blocks, sum(made_for.blocks.sizes)
-        label = next((spec for spec in made_for.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        self.blocks, n_vars = blueprint.blocks, sum(blueprint.blocks.sizes)
+        label = next((spec for spec in blueprint.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
         self.limit = PriorLimit(self.blocks.sizes)
         # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
         # Labels have none: it makes cells too typical of small labels.
         self.condition_readout: nn.Linear | None = None
-        if any(spec.is_intervention for spec in made_for.specs):
-            self.condition_readout = nn.Linear(made_for.size.conditioning_dim, n_vars, bias=False)
+        if any(spec.is_intervention for spec in blueprint.specs):
+            self.condition_readout = nn.Linear(blueprint.size.conditioning_dim, n_vars, bias=False)
             nn.init.zeros_(self.condition_readout.weight)
 
     @torch.no_grad()
@@ -207,9 +196,9 @@ class UrnDenoiser(Denoiser):
     def deep(self) -> Sequence[bool]:
         return self.limit.which
 
-    def make_network(self, made_for: Blueprint) -> TokenNetwork:
-        sizes = made_for.blocks.sizes
-        return TokenNetwork(sum(sizes), replace(made_for.size, n_levels=len(sizes)))
+    def make_network(self, blueprint: Blueprint) -> TokenNetwork:
+        sizes = blueprint.blocks.sizes
+        return TokenNetwork(sum(sizes), replace(blueprint.size, n_levels=len(sizes)))
 
     def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
@@ -257,7 +246,7 @@ class UrnDenoiser(Denoiser):
             return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
 
-    def whole(self, library: Tensor) -> Tensor:
+    def clean_level(self, library: Tensor) -> Tensor:
         return library
 
     def linear_weights(self) -> Sequence[Tensor]:
@@ -273,3 +262,113 @@ class UrnDenoiser(Denoiser):
             n_cells = max(round(n_cells * min(depth / whole, 1)), 1)
         decay = min(sum(self.blocks.sizes) / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
         return decay, min(max(n_cells / free_cells, 0.1), 1.0)
+
+
+class GaussianDenoiser(Denoiser):
+    """Gaussian distribution of a vector; the network predicts its mean, noise or velocity (``options.prediction``)."""
+
+    network: ScoreNetwork
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        assert isinstance(blueprint.path, GaussianPath)
+        self.path = blueprint.path
+
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
+        return ScoreNetwork(sum(blueprint.blocks.sizes), blueprint.size, "values")
+
+    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+        """Bind conditions; the predictor takes noisy vectors and library sizes."""
+        embedded = self.embed_conditions(conditions)
+
+        def predict(state: Noisy, library: Tensor) -> GaussianPrediction:
+            level = self.path.schedule(torch.as_tensor(state.time))
+            log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # one time, or one per cell
+            predicted, _ = self.network.read(state.values, log_level, library, *embedded)
+            return GaussianPrediction(
+                self.to_data(predicted, state.values, level), precision_of(self.path.prediction, level)
+            )
+
+        return predict
+
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+        """Convert a prediction to noise-free vectors."""
+        return to_clean(predicted, self.path.prediction, noisy, level)
+
+    def clean_level(self, library: Tensor) -> Tensor:
+        return self.path.schedule(torch.full_like(library, TIME_MIN)).log_snr / 2
+
+
+class FactorDenoiser(GaussianDenoiser):
+    r"""Denoiser with the posterior mean of a factor model of scores, corrected by the network.
+
+    With :math:`f`, the expected contribution of the factors plus the network output, and residual variance :math:`r`,
+    the prediction is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)` for each gene.
+    """
+
+    judged_by_validation = False  # generated cells improve even while the loss, mostly noise, rises
+    least_steps = 2000
+
+    axes: Tensor  # (axes, genes): orthonormal axes, those of the factors first; unused rows are zero
+    variances: Tensor  # (axes,): variance of the factors along the axes
+    noise: Tensor  # (genes,): residual variance
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        n_vars, size = sum(blueprint.blocks.sizes), blueprint.size
+        n_axes = min(30, size.n_tokens * size.readout_dim)
+        self.register_buffer("axes", torch.zeros(n_axes, n_vars))
+        self.register_buffer("variances", torch.zeros(n_axes))
+        self.register_buffer("noise", torch.ones(n_vars))
+        # Gene weights are fixed at the axes, because trained weights over-fit from the first steps on.
+        for weight in (*linear_weights(self.network).values(), self.network.readout.bias):
+            weight.requires_grad_(False)
+
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+        level = level.expand_as(noisy) if level.alpha.ndim else level
+        alpha, sigma = level.alpha, level.sigma
+        expected = self.along(noisy, level) @ self.axes + predicted
+        return expected + alpha * self.noise / (alpha**2 * self.noise + sigma**2) * (noisy - alpha * expected)
+
+    def along(self, noisy: Tensor, level: Level) -> Tensor:
+        """Compute expected scores along the axes ``(cells, axes)``."""
+        beside = (self.axes**2 * self.noise).sum(1)
+        gains = level.alpha * self.variances / (level.alpha**2 * (self.variances + beside) + level.sigma**2)
+        return noisy @ self.axes.T * gains
+
+    def factors(self, scores: Tensor) -> Tensor:
+        """Compute the contribution of the factors to the hidden vectors ``(cells, tokens, width)`` of whole cells."""
+        along = self.along(scores, self.path.schedule(torch.tensor(TIME_MIN, device=scores.device)))
+        loadings = self.network.readout.loadings()
+        added = along @ self.axes @ torch.linalg.pinv(loadings.flatten(0, 1))
+        return added.unflatten(1, loadings.shape[:2])
+
+    @torch.no_grad()
+    def start(self, model: FactorModel, axes: np.ndarray) -> None:
+        """Initialise by a factor model; gene weights of the network become orthonormal axes ``(axes, genes)``."""
+        for weight in linear_weights(self.network).values():
+            weight.zero_()
+        variances = ((axes @ model.loadings.T) ** 2).sum(1)  # the first axes are those of the factors
+        start_linearly(self.network, LinearModel(axes, np.sqrt(np.maximum(variances, 1.0))))
+        self.axes[: len(axes)], self.variances[: len(axes)] = torch.from_numpy(axes), torch.from_numpy(variances)
+        self.noise.copy_(torch.from_numpy(model.noise**2))
+
+
+class TokenDenoiser(GaussianDenoiser):
+    """Autoencoder of cells, and denoiser of its concatenated tokens, which take the place of genes."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        options: LatentOptions = blueprint.options
+        self.autoencoder = TokenAutoencoder(sum(blueprint.blocks.sizes), blueprint.size, options.latent_dim)
+
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
+        size = blueprint.size
+        plain = replace(size.options, orthogonality=None, expression_embedding=None)
+        inner = replace(size, options=plain, readout_units=0)
+        return ScoreNetwork(size.n_tokens * blueprint.options.latent_dim, inner, "values")
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens of the autoencoder, the "genes" of the denoiser; tokens of the denoiser are kept."""
+        permute_weights(self.autoencoder, order, TOKEN_AXES)
+        permute_weights(self.network, order, GENE_AXES)

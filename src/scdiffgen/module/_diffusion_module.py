@@ -1,7 +1,14 @@
-"""The module of all processes: a code of cells x a path that corrupts it x a denoiser, trained and averaged."""
+"""The module of all processes: training, sampling and reading of cells by code x path x denoiser.
+
+The loss is ``denoiser.bind(conditions)(corrupted.state, library).loss(corrupted)`` with ``corrupted =
+path.corrupt(code.encode(counts))``; new cells are ``code.decode(path.reverse(guided denoiser, path.start(library)))``.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,24 +16,28 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import Blocks, Rng, side_by_side
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
-from ._count_code import LIBRARY, VECTORS, Batches, Code, Encoded, TrainingCells
-from ._denoisers import UNGUIDED, Blueprint, Denoiser, Guidance
-from ._mean_calibration import match_means
+from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountsOrCodes, Encoded
+from ._denoisers import Blueprint, Denoiser
+from ._guidance import UNGUIDED, Guidance
 from ._paths import Path, Predict
 from ._process_options import Ability, GaussianOptions, Given
 from ._processes import PROCESSES, lacking, named_process
+
+if TYPE_CHECKING:
+    from ._cell_codes import Batches
 
 
 class DiffusionModule(BaseModuleClass):
     """Diffusion module; ``n_vars`` is a number of genes, or of several modalities one by key in a minibatch."""
 
-    code: Code
+    code: CellCode
     path: Path
     denoiser: Denoiser
     ema_denoiser: Denoiser
@@ -51,8 +62,8 @@ class DiffusionModule(BaseModuleClass):
         self.process = PROCESSES[self.process_name]
         self.path = self.process.path(self.blocks, options)
         self.code = self.process.code(self.blocks, specs, size, options)
-        made_for = Blueprint(self.blocks, specs, size, features or {}, self.path, options)
-        self.denoiser = self.process.denoiser(made_for)
+        blueprint = Blueprint(self.blocks, specs, size, features or {}, self.path, options)
+        self.denoiser = self.process.denoiser(blueprint)
         self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
 
     @property
@@ -85,7 +96,7 @@ class DiffusionModule(BaseModuleClass):
         """Initialise by a linear model of a sample of the training cells."""
         self.code.fit_sample(sample, self.denoisers)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[CountsOrCodes, Given]:
         """Return CSR counts ``(cells, columns)`` or cached codes, and conditions, on the module's device."""
         device = self.denoiser.embed.null.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
@@ -96,7 +107,7 @@ class DiffusionModule(BaseModuleClass):
         counts = side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
         return counts, conditions
 
-    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
+    def loss(self, cells: CountsOrCodes, conditions: Given) -> LossOutput:
         """Compute the training loss: drop some conditions, corrupt the cells, and predict what is missing."""
         if (own := self.code.loss(self.denoiser, cells)) is not None:
             return _averaged(own)
@@ -105,14 +116,14 @@ class DiffusionModule(BaseModuleClass):
         return _averaged(errors, self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: CountsOrCodes, conditions: Given, generator: torch.Generator) -> LossOutput:
         """Compute the loss of the averaged network, without dropout of conditions and with a fixed generator."""
         if (own := self.code.loss(self.ema_denoiser, cells)) is not None:
             return _averaged(own)
         return _averaged(self._errors(self.ema_denoiser, cells, conditions, conditions, generator))
 
     def _errors(
-        self, denoiser: Denoiser, cells: TrainingCells, given: Given, conditions: Given, generator: Rng = None
+        self, denoiser: Denoiser, cells: CountsOrCodes, given: Given, conditions: Given, generator: Rng = None
     ) -> Tensor:
         """Compute the errors ``(cells,)`` of a denoiser that is told the ``given`` of all ``conditions``."""
         coded, library = self.code.encode_training(self.ema_denoiser, cells, conditions, generator)
@@ -184,9 +195,9 @@ class DiffusionModule(BaseModuleClass):
         n_steps: int,
         generator: Rng = None,
     ) -> Tensor:
-        """Draw CSR cells under other conditions, and keep a share ``keep`` in [0, 1), by default that of the code."""
+        """Draw CSR cells under other conditions, and ``keep`` a share in [0, 1), by default ``code.keep_fraction``."""
         library, rng = self.library(cells), self.code.rng(generator)
-        predict, share = self.bind(target, guidance), self.code.kept if keep is None else keep
+        predict, share = self.bind(target, guidance), self.code.keep_fraction if keep is None else keep
         coded = self.code.encode(self.ema_denoiser, cells, source, rng)
         if share is None:
             log_shares = self.expression(cells, source).log()
@@ -199,7 +210,7 @@ class DiffusionModule(BaseModuleClass):
     @torch.no_grad()
     def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
         """Draw an unbiased estimate ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
-        corrupted = self.path.uniform(counts, generator)
+        corrupted = self.path.corrupt_uniformly(counts, generator)
         predict = self.ema_denoiser.bind(conditions, self.code.missing(conditions))
         return predict(corrupted.state, corrupted.library).bound(corrupted, counts)
 
@@ -246,3 +257,39 @@ class DiffusionModule(BaseModuleClass):
 def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     """Average errors over cells and add the penalty."""
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
+
+
+def match_means(module: DiffusionModule, cells: Batches, n_training: int, n_rounds: int, n_drawn: int) -> None:
+    """Shift gene biases until drawn cells match the mean log expression of the training cells.
+
+    The number of sampling steps is large enough for converged means; four are too few (decision 34).
+    """
+    generator = torch.Generator(module.denoiser.network.readout.bias.device).manual_seed(0)
+    for _ in range(n_rounds):
+        real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
+        for counts, given in cells:
+            real.partial_fit(module.log_expression(counts))
+            for _ in range(min(max(n_drawn // n_training, 1), 8)):
+                new = module.generate(given, module.library(counts), n_steps=16, generator=generator)
+                drawn.partial_fit(module.log_expression(new.to_sparse_csr()))
+        change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
+        for denoiser in module.denoisers:
+            denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
+
+
+def mean_change(
+    real: StandardScaler, drawn: StandardScaler, share: float = 1.0, n_together: int = 400
+) -> NDArray[np.float64]:
+    """Compute log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
+
+    Sampling noise includes the noise of drawn cells, and of real cells if they are only a ``share`` of all training
+    cells. Groups of ``n_together`` genes with similar expression share one shrinkage factor.
+    """
+    least = 0.5 / real.n_samples_seen_
+    change = np.log((real.mean_ + least) / (drawn.mean_ + least))
+    errors = [moments.var_ / moments.n_samples_seen_ / (moments.mean_ + least) ** 2 for moments in (drawn, real)]
+    noise = errors[0] + max(1 - share, 0) * errors[1]
+    order = np.argsort(real.mean_, kind="stable")
+    for genes in np.array_split(order, -(-len(order) // n_together)):
+        change[genes] *= max(1 - noise[genes].mean() / max((change[genes] ** 2).mean(), 1e-12), 0.0)
+    return change

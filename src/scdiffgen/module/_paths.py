@@ -1,6 +1,7 @@
-"""Paths from a coded cell to nothing and back: thinning of molecules, and Gaussian noise.
+"""Paths: corruption of a coded cell (``corrupt``) and its reversal (``reverse``), without weights.
 
-A path corrupts and reverses; it has no weights. The mathematics is in :mod:`scdiffgen.diffusion`.
+:class:`Thinning` removes molecules and draws them again; :class:`GaussianPath` adds noise and removes it. The
+mathematics is in :mod:`scdiffgen.diffusion`.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ Predict: TypeAlias = Callable[[Any, Tensor], Any]
 
 
 class Path(ABC):
-    """Corruption and its reversal."""
+    """Base class of paths."""
 
     abilities: frozenset[Ability] = frozenset()
 
@@ -39,7 +40,7 @@ class Path(ABC):
     def keep(self, coded: Tensor, share: float, generator: Rng = None) -> Any:
         """Corrupt coded cells until a ``share`` is left, and return the states."""
 
-    def uniform(self, coded: Tensor, generator: Rng = None) -> Any:
+    def corrupt_uniformly(self, coded: Tensor, generator: Rng = None) -> Any:
         """Corrupt coded cells to the levels of the likelihood bound, if the process has a likelihood."""
         raise NotImplementedError
 
@@ -70,7 +71,7 @@ class Thinning(Path):
         share = torch.as_tensor(share, device=coded.device).expand(len(coded))
         return diffusion.thin(coded, share, generator, self.blocks).state.to_dense()
 
-    def uniform(self, coded: Tensor, generator: Rng = None) -> Thinned:
+    def corrupt_uniformly(self, coded: Tensor, generator: Rng = None) -> Thinned:
         """Keep a uniform number of molecules of each CSR cell, from 0 to all but one."""
         library = diffusion.row_sums(coded, coded.values())
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
@@ -112,9 +113,9 @@ class GaussianPath(Path):
         self.schedule = diffusion.SCHEDULES[options.schedule]
 
     def corrupt(self, coded: Tensor, generator: Rng = None) -> Noised:
-        return self.at(coded, diffusion.noise_times(len(coded), generator, coded.device), generator)
+        return self.add_noise(coded, diffusion.noise_times(len(coded), generator, coded.device), generator)
 
-    def at(self, vector: Tensor, time: Tensor, generator: Rng = None) -> Noised:
+    def add_noise(self, vector: Tensor, time: Tensor, generator: Rng = None) -> Noised:
         """Add noise to vectors at given times."""
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
         return Noised(vector, Noisy(diffusion.add_noise(vector, noise, self.schedule(time)), time))
@@ -126,7 +127,7 @@ class GaussianPath(Path):
     def keep(self, coded: Tensor, share: float, generator: Rng = None) -> Noisy:
         """Add noise until a ``share`` of the variance is signal."""
         time = self.schedule.time_of_signal(torch.tensor(share))
-        return self.at(coded, time.to(coded), generator).state._replace(time=time)
+        return self.add_noise(coded, time.to(coded), generator).state._replace(time=time)
 
     def reverse(
         self, predict: Predict, state: Noisy, library: Tensor, *, n_steps: int, generator: Rng = None

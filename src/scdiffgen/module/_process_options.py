@@ -1,4 +1,4 @@
-"""Settings of processes, and what a process may be able to do."""
+"""Names that all parts share: conditions of a minibatch, guidance scales, abilities and options of processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.nn import check_choices
 
 Given: TypeAlias = Conditions[Tensor]
-"""Conditions of the cells of a minibatch."""
+"""Conditions given to a minibatch of cells, as tensors."""
 
 Scale: TypeAlias = float | Mapping[str, float]
 """One guidance scale for all conditions, or one per name."""

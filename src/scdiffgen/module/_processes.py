@@ -1,14 +1,15 @@
-"""Processes by name: a code of cells, a path that corrupts it, and a denoiser that predicts what is missing.
+"""Processes by name: process = code x path x denoiser.
 
-A conjugate classical model explains most of a cell, and a network corrects it. A further process is a row of
-``PROCESSES`` and the part that is new.
+A code represents a cell (:class:`CellCode`), a path corrupts the code (:class:`Path`), and a denoiser predicts the
+uncorrupted cell (:class:`Denoiser`): a conjugate classical model explains most of the cell, and a network corrects it.
+To add a process, write the parts that are new and add a row to ``PROCESSES``
+(docs/developer_guide/adding_a_process.md).
 """
 
 from typing import Any, NamedTuple
 
-from ._count_code import Code, CountCode
-from ._denoisers import Denoiser, UrnDenoiser
-from ._gaussian_denoisers import FactorDenoiser, TokenDenoiser
+from ._cell_codes import CellCode, CountCode
+from ._denoisers import Denoiser, FactorDenoiser, TokenDenoiser, UrnDenoiser
 from ._paths import GaussianPath, Path, Thinning
 from ._process_options import Ability, GaussianOptions, LatentOptions
 from ._score_code import ScoreCode
@@ -18,7 +19,7 @@ from ._token_code import TokenCode
 class Process(NamedTuple):
     """Parts of a process."""
 
-    code: type[Code]
+    code: type[CellCode]
     path: type[Path]
     denoiser: type[Denoiser]
     options: type[Any] | None = None  # frozen dataclass of plain values with the settings of the process

@@ -1,4 +1,11 @@
-"""Code of Gaussian diffusion: normal scores of counts, standardised within groups of cells with equal conditions."""
+r"""Code of Gaussian diffusion, :math:`(z - \mu) / s`: normal scores of counts, standardised by the frame of the cell.
+
+A normal score :math:`z` is a draw from the interval :math:`[\Phi^{-1} F(x - 1), \Phi^{-1} F(x))` of a count :math:`x`,
+where :math:`F` is a negative binomial at the library size of the cell (:mod:`scdiffgen.normal_scores`). The *frame* is
+the mean :math:`\mu` and SD :math:`s` of the scores of each gene in the *group* of cells with equal categories,
+treatments and doses. Conditions therefore act twice: by the frame, which is a lookup, and by the network, which
+generates what varies around it. Decoding inverts both steps, in the frame of the requested conditions.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -10,26 +17,23 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 from torch import Tensor
 
-from scdiffgen._codes import Code as ConditionCode
-from scdiffgen._codes import distinct_rows
+from scdiffgen._codes import Code, distinct_rows
 from scdiffgen.conditions import Conditions, ConditionSpec, GroupTable
 from scdiffgen.diffusion import Blocks, Rng, to_scipy
 from scdiffgen.nn import NetworkSize
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
 
-from ._count_code import Batches, Code, TrainingCells
-from ._denoisers import Guidance
-from ._gaussian_denoisers import FactorDenoiser
+from ._cell_codes import Batches, CellCode, CountsOrCodes
+from ._denoisers import FactorDenoiser
+from ._guidance import Guidance
 from ._process_options import Given
 
-Array = NDArray[np.float64]
 
-
-class ScoreCode(Code):
-    """Normal scores; the means and SDs of a group are its :class:`Frame`. Numbers do not define groups."""
+class ScoreCode(CellCode):
+    """Normal scores, standardised by the :class:`Frame` of a group; numbers as conditions do not define groups."""
 
     abilities = frozenset({"new categories", "contributions of tokens"})
-    kept = 1.0
+    keep_fraction = 1.0
 
     shares: Tensor  # (genes,)
     inverse_dispersions: Tensor  # (genes,)
@@ -50,8 +54,8 @@ class ScoreCode(Code):
             "shares": torch.full((n_genes,), 1 / n_genes),
             "inverse_dispersions": torch.ones(n_genes),
             "loadings": torch.zeros(0, n_genes),
-            "contexts": torch.full((1, n_columns), int(ConditionCode.MISSING)),
-            "treatments": torch.full((1, n_slots), int(ConditionCode.MISSING)),
+            "contexts": torch.full((1, n_columns), int(Code.MISSING)),
+            "treatments": torch.full((1, n_slots), int(Code.MISSING)),
             "doses": torch.zeros(1, n_slots),
             "n_cells": torch.ones(1, dtype=torch.int64),
             "means": torch.zeros(1, n_genes),
@@ -82,7 +86,7 @@ class ScoreCode(Code):
 
     def fit_tables(
         self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
-    ) -> tuple[FactorModel, Array]:
+    ) -> tuple[FactorModel, NDArray[np.float64]]:
         """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
 
         A group is shrunk towards its context, and the context towards its first part.
@@ -179,7 +183,7 @@ class ScoreCode(Code):
         return torch.from_numpy(drawn).half()
 
     def encode_training(
-        self, denoiser: FactorDenoiser, cells: TrainingCells, conditions: Given, generator: Rng = None
+        self, denoiser: FactorDenoiser, cells: CountsOrCodes, conditions: Given, generator: Rng = None
     ) -> tuple[Tensor, Tensor]:
         """Choose one draw of the scores of each cell."""
         if isinstance(cells, Tensor):
@@ -269,7 +273,7 @@ class ScoreCode(Code):
         return self._tensor(expected / expected.sum(1, keepdims=True))
 
 
-def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
+def principal_axes(loadings: NDArray[np.float64], scores: NDArray[np.floating], n_axes: int) -> NDArray[np.float64]:
     """Return at most ``n_axes`` axes ``(axes, genes)``: of the factors, then orthogonal axes of the scores."""
     own = np.linalg.svd(loadings, full_matrices=False)[2]
     start = np.ones(min(scores.shape), dtype=np.float32)
@@ -281,11 +285,11 @@ def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -
 def _matching(groups: GroupTable, requested: GroupTable, row: int) -> np.ndarray:
     """Find the groups of a requested row, with back-off over its context, then to untreated groups."""
     context, treatment = requested.cell_context[row], requested.treatment(row)
-    is_missing = (requested.interventions[row] == ConditionCode.MISSING).any()
+    is_missing = (requested.interventions[row] == Code.MISSING).any()
     for same in (np.ones(groups.n_rows, dtype=bool) if is_missing else groups.have(treatment), groups.untreated):
         for n_kept in range(len(context), -1, -1):
             kept = context[:n_kept]
-            near = same & ((kept == ConditionCode.MISSING) | (groups.cell_context[:, :n_kept] == kept)).all(1)
+            near = same & ((kept == Code.MISSING) | (groups.cell_context[:, :n_kept] == kept)).all(1)
             if near.any():
                 return np.flatnonzero(near)
     return np.arange(groups.n_rows)

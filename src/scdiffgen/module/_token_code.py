@@ -13,18 +13,18 @@ from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 from scdiffgen.normal_scores import ReferenceDistribution
 
-from ._count_code import VECTORS, Batches, Code, TrainingCells, gene_frequencies
-from ._denoisers import Guidance
-from ._gaussian_denoisers import TokenDenoiser
+from ._cell_codes import VECTORS, Batches, CellCode, CountsOrCodes, gene_frequencies
+from ._denoisers import TokenDenoiser
+from ._guidance import Guidance
 from ._process_options import Given, LatentOptions
 from ._token_order import permute_tokens
 
 
-class TokenCode(Code):
+class TokenCode(CellCode):
     """Standardised tokens of the autoencoder, which the denoiser holds."""
 
     abilities = frozenset({"new categories", "contributions of tokens", "fixed tokens", "gradients of tokens"})
-    kept = 0.0
+    keep_fraction = 0.0
 
     mean: Tensor  # (length,)
     scale: Tensor  # (length,)
@@ -66,7 +66,7 @@ class TokenCode(Code):
         """Return shares of the epochs for the autoencoder (0 if already trained) and the diffusion."""
         return (0.0, 1.0) if self.stage else (self.share, 1 - self.share)
 
-    def loss(self, denoiser: TokenDenoiser, cells: TrainingCells) -> Tensor | None:
+    def loss(self, denoiser: TokenDenoiser, cells: CountsOrCodes) -> Tensor | None:
         """Compute the negative log-likelihood of counts in nats per molecule, in the first stage."""
         if not isinstance(cells, Tensor) or self.stage:
             return None
@@ -87,7 +87,7 @@ class TokenCode(Code):
             self.stage.fill_(1)
 
     def encode_training(
-        self, denoiser: TokenDenoiser, cells: TrainingCells, conditions: Given, generator: Rng = None
+        self, denoiser: TokenDenoiser, cells: CountsOrCodes, conditions: Given, generator: Rng = None
     ) -> tuple[Tensor, Tensor]:
         if isinstance(cells, Tensor):
             return self.encode(denoiser, cells, conditions, generator), self.blocks.library(cells)

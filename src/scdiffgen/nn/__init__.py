@@ -2,10 +2,8 @@
 
 from ._attention import Attention
 from ._categories import TableEmbedding
-from ._condition_embedder import ConditionEmbedder, UniversalCombination
-from ._embedded_sets import SetEmbedder
-from ._encoders import CountEncoder
-from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
+from ._condition_embedder import ConditionEmbedder, SetEmbedder, UniversalCombination
+from ._network import CountEncoder, ScoreNetwork, TokenNetwork, TokenTrunk
 from ._options import InputKind, NetworkOptions, NetworkSize, check_choices
 from ._readouts import AdditiveReadout, GeneScores, LabelOffsets, PriorLimit
 from .variants._autoencoder import TokenAutoencoder

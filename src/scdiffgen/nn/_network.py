@@ -3,15 +3,120 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._encoders import CountEncoder
+from ._attention import Attention
 from ._numbers import log_count_embedding
 from ._options import InputKind, NetworkSize
 from ._readouts import AdditiveReadout, GeneScores, Urn
 from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Sums, Tokens, Vectors
-from ._transformer import TokenTransformer
 from .variants._table import variant
+
+
+class CountEncoder(nn.Module):
+    r"""Two-layer perceptron from cells to tokens, with a hidden layer that is shifted by the conditioning.
+
+    The first layer is a weighted sum over genes of ``log1p(counts)`` or of values; with ``expression_embedding``
+    :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, learned :math:`a_j`, initially :math:`a_0(x) = x`, :math:`B_0 = 1`.
+    """
+
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
+        super().__init__()
+        self.input_kind = input_kind
+        self.token_dim = size.token_dim
+        self.weight = nn.Parameter(torch.randn(n_genes, size.n_hidden) * 0.1)
+        self.shift = nn.Linear(size.conditioning_dim, size.n_hidden)
+        kind = size.options.expression_embedding
+        self.functions = None if kind is None else variant("expression_embedding", kind)(kind)
+        self.mix = None
+        if self.functions is not None:
+            self.mix = nn.Parameter(torch.eye(self.functions.n_functions, 1).repeat(1, size.n_hidden))
+        self.norm = nn.LayerNorm(size.n_hidden)
+        self.dropout = nn.Dropout(size.dropout)
+        self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
+
+    def read(self, state: Genes) -> Sums:
+        """Compute the weighted sums over genes; for CSR counts, the cost is proportional to the non-zeros."""
+        if self.functions is not None and self.mix is not None:
+            return self.functions.weighted_sums(state, self.weight, self.mix, self.input_kind)
+        if self.input_kind == "values":
+            return state @ self.weight
+        if state.layout == torch.strided:
+            return torch.log1p(state) @ self.weight
+        columns, rows, logs = state.col_indices(), state.crow_indices(), torch.log1p(state.values())
+        return F.embedding_bag(
+            columns, self.weight, rows, per_sample_weights=logs, mode="sum", include_last_offset=True
+        )
+
+    def forward(self, gene_sums: Sums, conditioning: CellVector) -> Tokens:
+        """Compute tokens from the sums of :meth:`read` and the conditioning."""
+        hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
+        return self.to_tokens(hidden).unflatten(1, (-1, self.token_dim))
+
+
+def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Scale and shift the tokens ``(cells, tokens, dim)`` of each cell by vectors ``(cells, dim)``."""
+    return tokens * (1 + scale[:, None]) + shift[:, None]
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each behind a zero-initialised gate (AdaLN-Zero, :cite:p:`peebles2023dit`)."""
+
+    def __init__(self, size: NetworkSize) -> None:
+        super().__init__()
+        dim = size.token_dim
+        self.norm_attention = nn.LayerNorm(dim, elementwise_affine=False)
+        self.attention = Attention(dim, size.n_heads)
+        self.norm_mlp = nn.LayerNorm(dim, elementwise_affine=False)
+        self.mlp = nn.Sequential(nn.Linear(dim, 2 * dim), nn.SiLU(), nn.Linear(2 * dim, dim), nn.Dropout(size.dropout))
+        self.modulation = nn.Linear(size.conditioning_dim, 6 * dim)
+        nn.init.zeros_(self.modulation.weight)
+        nn.init.zeros_(self.modulation.bias)
+
+    def forward(self, tokens: Tensor, conditioning: Tensor, angles: Tensor | None = None) -> Tensor:
+        """Update tokens ``(cells, tokens, dim)`` given the conditioning ``(cells, conditioning_dim)``."""
+        shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.modulation(conditioning).chunk(6, dim=1)
+        attended = self.attention(modulate(self.norm_attention(tokens), shift_1, scale_1), angles=angles)
+        tokens = tokens + gate_1[:, None] * attended
+        return tokens + gate_2[:, None] * self.mlp(modulate(self.norm_mlp(tokens), shift_2, scale_2))
+
+
+class TokenTransformer(nn.Module):
+    """Transformer over the tokens of a cell and, with ``attention="across"``, over the cells of the minibatch."""
+
+    def __init__(self, size: NetworkSize) -> None:
+        super().__init__()
+        dim, n_heads, form = size.token_dim, size.n_heads, size.options
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.n_layers))
+        self.norm = nn.LayerNorm(dim)
+        self.to_token = nn.Linear(size.conditioning_dim, dim) if form.conditioning == "concat" else None
+        self.to_conditions = nn.ModuleList(
+            variant("conditioning", "cross_attention")(dim, n_heads, size.conditioning_dim)
+            for _ in self.blocks
+            if form.conditioning == "cross_attention"
+        )
+        self.to_cells = nn.ModuleList(
+            variant("attention", "across")(dim, n_heads) for _ in self.blocks if form.attention == "across"
+        )
+
+    def forward(
+        self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None, angles: Tensor | None = None
+    ) -> Tensor:
+        """Update tokens ``(cells, tokens, dim)``; angles rotate the condition vectors ``(cells, vectors, dim)``."""
+        n_tokens, in_block = tokens.shape[1], None
+        if self.to_token is not None:
+            tokens = torch.cat([tokens, self.to_token(sequence)], dim=1)
+            if angles is not None:
+                of_conditions, of_level = angles[:, :-1], angles[:, -1:]
+                in_block = torch.cat([of_level.expand(-1, n_tokens, -1), of_conditions], dim=1)
+        for layer, block in enumerate(self.blocks):
+            if self.to_conditions:
+                tokens = self.to_conditions[layer](tokens, sequence, angles)
+            tokens = block(tokens, conditioning, in_block)
+            if self.to_cells:
+                tokens = self.to_cells[layer](tokens)
+        return self.norm(tokens[:, :n_tokens])
 
 
 class Conditioning(NamedTuple):

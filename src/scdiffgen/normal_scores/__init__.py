@@ -1,6 +1,5 @@
 """Normal scores of counts: each count is an interval of a latent normal variable, as in a Gaussian copula."""
 
-from ._copula import FactorModel, Frame, GaussianCopula, fit_factors, fit_groups
-from ._reference import ReferenceDistribution
+from ._copula import FactorModel, Frame, GaussianCopula, ReferenceDistribution, fit_factors, fit_groups
 
 __all__ = ["FactorModel", "Frame", "GaussianCopula", "ReferenceDistribution", "fit_factors", "fit_groups"]

@@ -11,8 +11,8 @@ from networks import normal, random_weights, torchs_attention, without_gradient
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
+from scdiffgen.nn._network import TokenTransformer
 from scdiffgen.nn._options import ConditioningKind, NumberKind
-from scdiffgen.nn._transformer import TokenTransformer
 from scdiffgen.nn.variants._attention_forms import GatedAttention
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from scvi.distributions import NegativeBinomial
 from torch import Tensor, nn
 
-from scdiffgen.nn._encoders import CountEncoder
+from scdiffgen.nn._network import CountEncoder
 from scdiffgen.nn._numbers import log_count_embedding
 from scdiffgen.nn._options import NetworkSize
 from scdiffgen.nn._readouts import AdditiveReadout

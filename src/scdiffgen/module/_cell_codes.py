@@ -1,7 +1,8 @@
-"""Codes of cells: what the path corrupts, and how it becomes counts again.
+"""Codes: the form of a cell that the path corrupts (``encode``), and its way back to counts (``decode``).
 
-A code is fitted to the training cells (``fit``), encodes counts (``encode``) and decodes them (``decode``), and reads
-whole cells (``tokens``, ``expression``). Methods that need trained weights take the denoiser that holds them.
+:class:`CountCode` is the counts themselves. The other codes are normal scores (``_score_code``) and the tokens of an
+autoencoder (``_token_code``). A code is fitted to the training cells (``fit``), and reads whole cells (``tokens``,
+``expression``). Methods that need trained weights take the denoiser that holds them.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +20,8 @@ from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
-from ._denoisers import AverageCell, Guidance, UrnDenoiser
+from ._denoisers import AverageCell, UrnDenoiser
+from ._guidance import Guidance
 from ._linear_start import linear_model_of_blocks, start_linearly
 from ._panels import Panels
 from ._process_options import Ability, Given
@@ -27,30 +29,30 @@ from ._rare_labels import LabelSums
 
 DEEP = 10  # mean counts per feature of a modality above which prior strengths are capped
 VECTORS, LIBRARY = "vectors", "library"
-"""Keys of cached values in a minibatch."""
+"""Keys of cached codes and library sizes in a minibatch, see :class:`Encoded`."""
 
 Batches: TypeAlias = Iterable[tuple[Tensor, Given]]
 """CSR counts ``(cells, columns)`` and conditions of the training cells."""
 
 
 class Encoded(NamedTuple):
-    """Cached codes and library sizes of training cells."""
+    """Cached codes and library sizes, which replace the counts of training cells."""
 
     vector: Tensor  # (cells, length), or (cells, draws, length)
     library: Tensor  # (cells,)
 
 
-TrainingCells: TypeAlias = Tensor | Encoded
-"""CSR counts ``(cells, columns)``, or their codes."""
+CountsOrCodes: TypeAlias = Tensor | Encoded
+"""CSR counts ``(cells, columns)``, or their cached codes."""
 
 
-class Code(nn.Module, ABC):
+class CellCode(nn.Module, ABC):
     """Base class of codes."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset()
 
-    kept: ClassVar[float | None] = None
-    """Share of a given cell that is kept under other conditions by default; ``None`` couples it to the new ones."""
+    keep_fraction: ClassVar[float | None] = None
+    """Default share of a cell that a counterfactual keeps; ``None``: as much as coupling keeps (``Path.couple``)."""
 
     def __init__(self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, options: Any) -> None:
         super().__init__()
@@ -76,11 +78,11 @@ class Code(nn.Module, ABC):
 
     @abstractmethod
     def encode_training(
-        self, denoiser: Any, cells: TrainingCells, conditions: Given, generator: Rng = None
+        self, denoiser: Any, cells: CountsOrCodes, conditions: Given, generator: Rng = None
     ) -> tuple[Tensor, Tensor]:
         """Return codes and library sizes of training cells."""
 
-    def drop(self, cells: TrainingCells, rate: float) -> TrainingCells:
+    def drop(self, cells: CountsOrCodes, rate: float) -> CountsOrCodes:
         """Drop parts of training cells at random, as conditions are dropped."""
         return cells
 
@@ -98,7 +100,7 @@ class Code(nn.Module, ABC):
         """Return shares of the epochs of the training stages."""
         return (1.0,)
 
-    def loss(self, denoiser: Any, cells: TrainingCells) -> Tensor | None:
+    def loss(self, denoiser: Any, cells: CountsOrCodes) -> Tensor | None:
         """Compute the loss ``(cells,)`` of the code itself while it is trained; ``None`` afterwards."""
         return None
 
@@ -166,7 +168,7 @@ class Code(nn.Module, ABC):
         """Permute what the code stores of tokens."""
 
 
-class CountCode(Code):
+class CountCode(CellCode):
     """Counts themselves, of one or several modalities."""
 
     abilities = frozenset({"gradients of tokens"})
@@ -228,12 +230,12 @@ class CountCode(Code):
             start_linearly(denoiser.network, linear)
 
     def encode_training(
-        self, denoiser: UrnDenoiser, cells: TrainingCells, conditions: Given, generator: Rng = None
+        self, denoiser: UrnDenoiser, cells: CountsOrCodes, conditions: Given, generator: Rng = None
     ) -> tuple[Tensor, Tensor]:
         assert isinstance(cells, Tensor)
         return cells, self.blocks.library(cells)
 
-    def drop(self, cells: TrainingCells, rate: float) -> TrainingCells:
+    def drop(self, cells: CountsOrCodes, rate: float) -> CountsOrCodes:
         """Drop modalities, but never all of a cell."""
         if len(self.blocks.sizes) == 1 or not isinstance(cells, Tensor):
             return cells
