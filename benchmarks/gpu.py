@@ -22,7 +22,7 @@ from benchmarks._record import benchmark_parser, environment, output_folder, sta
 from benchmarks._scale_cells import LABEL, simulate_to
 from benchmarks._step_timer import WARM_UP, StepTimer
 from scdiffgen.model import TokenDiffusion, open_cells
-from scdiffgen.module import _token_regression
+from scdiffgen.module import _token_basis
 
 N_CELLS, N_GENES = 10_000, 20_000
 QUICK_CELLS, QUICK_GENES = 400, 50
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = benchmark_parser("benchmarks.gpu", __doc__)
     options = parser.parse_args(arguments)
     start(options.threads)
-    _token_regression.linear_stability = lambda loadings, expression: np.full(loadings.shape[1], np.nan)
+    _token_basis.linear_stability = lambda loadings, expression: np.full(loadings.shape[1], np.nan)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     n_cells, n_genes = (QUICK_CELLS, QUICK_GENES) if options.quick else (N_CELLS, N_GENES)
     with tempfile.TemporaryDirectory() as folder:

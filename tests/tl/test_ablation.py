@@ -24,8 +24,8 @@ class Twins:
         self.calls.append(levels)
         return Twins(self.without, self.without)
 
-    def predict_perturbation(self, adata, conditions, *, indices, keep, n_steps, seed) -> AnnData:
-        assert keep == 0.0  # from nothing: what a cell keeps would hide what it lost
+    def predict_perturbation(self, adata, conditions, *, indices, keep_fraction, n_steps, seed) -> AnnData:
+        assert keep_fraction == 0.0  # from nothing: what a cell keeps would hide what it lost
         self.calls.append((indices.tolist(), n_steps, seed))
         return AnnData(sparse.csr_matrix(self.counts[indices]), var=pd.DataFrame(index=GENES))
 
