@@ -57,6 +57,13 @@ class Fold:
         wanted = self.train.obs[CONTEXT].isin({target.context for target in self.targets})
         return self.train[(wanted & (self.train.obs[RESPONSE] == CONTROL)).to_numpy()]
 
+    @property
+    def with_treated(self) -> AnnData:
+        """Training cells and the held-out treated cells, by new names."""
+        treated = self.real[(self.real.obs[RESPONSE] != CONTROL).to_numpy()].copy()
+        treated.obs_names = treated.obs_names + " measured"
+        return anndata.concat([self.train, treated], join="inner")
+
 
 @dataclass(frozen=True)
 class Settings:

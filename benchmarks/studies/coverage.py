@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-import anndata
 import numpy as np
 import pandas as pd
 from anndata import AnnData
@@ -26,15 +25,14 @@ from scdiffgen.responses import ResponseEstimator
 N_TOP = 30
 
 
-def fitted(cells: AnnData, batch: str | None = None) -> ResponseEstimator:
+def fitted(cells: AnnData) -> ResponseEstimator:
     """Estimator of the responses of cells."""
-    return ResponseEstimator.fit(cells.X, cells.obs[CONTEXT], batch, cells.obs[RESPONSE], control=CONTROL)
+    return ResponseEstimator.fit(cells.X, cells.obs[CONTEXT], None, cells.obs[RESPONSE], control=CONTROL)
 
 
 def fold_scores(fold: Fold) -> pd.DataFrame:
     """Coverage of the responses of a fold."""
-    treated = fold.real[(fold.real.obs[RESPONSE] != CONTROL).to_numpy()]
-    known, whole = fitted(fold.train), fitted(anndata.concat([fold.train, treated], join="inner"))
+    known, whole = fitted(fold.train), fitted(fold.with_treated)
     rows = []
     for target in fold.targets:
         found = known.predict(target.response, target.context)

@@ -15,7 +15,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-import anndata
 import numpy as np
 import pandas as pd
 from anndata import AnnData
@@ -55,9 +54,7 @@ def scores(task: str, seed: int, *, measured: bool) -> pd.DataFrame:
     rows = []
     for fold in TASKS[task].folds(FOLDER, None):
         if measured:
-            treated = fold.real[(fold.real.obs[RESPONSE] != CONTROL).to_numpy()].copy()
-            treated.obs_names = treated.obs_names + " measured"
-            fold = replace(fold, train=anndata.concat([fold.train, treated], join="inner"))
+            fold = replace(fold, train=fold.with_treated)
         predicted = transferred_predictions(fold, seed)[TRANSFERRED_NAMES[0]]
         for target in fold.targets:
             pairs = (fold.train, CONTROL), (fold.real, target.response), (predicted, target.response)

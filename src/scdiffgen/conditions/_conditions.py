@@ -304,23 +304,32 @@ def _set(ids_and_doses: Array, spec: ConditionSpec) -> Condition[Array]:
     return Condition(ids.clip(0), doses * mask, mask, ids[:, 0] != Code.MISSING)
 
 
-class MixedConditions(Conditions[Tensor]):
+class MixedConditions(Conditions[Array]):
     """Conditions of cells between a start (weight 0) and an end (weight 1); all embeddings are mixed linearly."""
 
-    def __init__(self, start: Conditions[Tensor], end: Conditions[Tensor], weight: float) -> None:
-        super().__init__(start, start.n_cells)
+    start: Conditions[Array]
+    end: Conditions[Array]
+
+    def __init__(self, start: Conditions[Array], end: Conditions[Array], weight: float) -> None:
+        super().__init__(start, start.n_cells)  # type: ignore[arg-type]  # mypy: subclasses of constrained types
         self.start, self.end, self.weight = start, end, weight
 
-    def mix(self, embed: Callable[[Conditions[Tensor]], Tensor]) -> Tensor:
+    def mix(self: MixedConditions[Tensor], embed: Callable[[Conditions[Tensor]], Tensor]) -> Tensor:
         """Interpolate what is computed from the start and from the end; exact at both."""
         return torch.lerp(embed(self.start), embed(self.end), self.weight)
 
-    def only(self, names: Collection[str]) -> MixedConditions:
+    def take(self, rows: Array) -> MixedConditions[Array]:
+        return MixedConditions(self.start.take(rows), self.end.take(rows), self.weight)
+
+    def to(self: MixedConditions[np.ndarray], device: torch.device) -> MixedConditions[Tensor]:
+        return MixedConditions(self.start.to(device), self.end.to(device), self.weight)
+
+    def only(self, names: Collection[str]) -> MixedConditions[Array]:
         return MixedConditions(self.start.only(names), self.end.only(names), self.weight)
 
-    def without(self, names: Collection[str]) -> MixedConditions:
+    def without(self, names: Collection[str]) -> MixedConditions[Array]:
         return MixedConditions(self.start.without(names), self.end.without(names), self.weight)
 
-    def replace(self, others: Mapping[str, Condition[Tensor]]) -> MixedConditions:
+    def replace(self, others: Mapping[str, Condition[Array]]) -> MixedConditions[Array]:
         start, end = (others.start, others.end) if isinstance(others, MixedConditions) else (others, others)
         return MixedConditions(self.start.replace(start), self.end.replace(end), self.weight)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_names, check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Conditions, Request
+from scdiffgen.conditions import Conditions, MixedConditions, Request
 
 from ._cell_request import CellRequest
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
@@ -359,10 +360,10 @@ def cells_between(
     (start, few), (end, many) = (request.completed(generator, library_size) for request in ends.values())
     decoded = {"start": ends["start"].decoded(start), "end": ends["end"].decoded(end)}
     names = pd.concat([table.add_prefix(f"{name}_") for name, table in decoded.items()], axis=1)
-    counts, obs = [], []
+    network, counts, obs = replace(sampler, responses=None), [], []
     for weight in track(weights, "Interpolating", disable=silent):
         sizes = (few ** (1 - weight) * many**weight).round()
-        counts.append(sampler.between(start, end, float(weight), sizes, generator_from(seed, device)))
+        counts.append(network.sample(MixedConditions(start, end, float(weight)), sizes, generator_from(seed, device)))
         obs.append(names.assign(weight=float(weight)))
     table = pd.concat(obs).set_axis([f"generated_{i}" for i in range(len(weights) * numbers[0])])
     return new_cells(sparse.vstack(counts, format="csr"), table, gene_names(model))

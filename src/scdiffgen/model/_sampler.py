@@ -13,7 +13,7 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._messages import warn_user
-from scdiffgen.conditions import UNSEEN, Conditions, MixedConditions
+from scdiffgen.conditions import UNSEEN, Conditions
 from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import UNGUIDED, DiffusionModule, Guidance
@@ -55,24 +55,6 @@ class Sampler:
         for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
             library = torch.from_numpy(sizes[chosen]).float().to(device)
             drawn.append(whole_counts(self.minibatch(conditions.take(chosen).to(device), library, generator)))
-        return sparse.vstack(drawn, format="csr")
-
-    @torch.no_grad()
-    def between(
-        self,
-        start: Conditions[np.ndarray],
-        end: Conditions[np.ndarray],
-        weight: float,
-        sizes: np.ndarray,
-        generator: torch.Generator,
-    ) -> sparse.csr_matrix:
-        """Draw a cell of ``sizes`` molecules for each row by the network, between two sets of conditions."""
-        device, drawn = self.module.device, []
-        for chosen in self._minibatches(len(sizes)):
-            mixed = MixedConditions(start.take(chosen).to(device), end.take(chosen).to(device), weight)
-            library = torch.from_numpy(sizes[chosen]).float().to(device)
-            counts = self.module.generate(mixed, library, n_steps=self.n_steps, generator=generator)
-            drawn.append(whole_counts(counts))
         return sparse.vstack(drawn, format="csr")
 
     def _minibatches(self, n_cells: int) -> list[np.ndarray]:

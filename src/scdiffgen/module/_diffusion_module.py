@@ -125,7 +125,7 @@ class DiffusionModule(BaseModuleClass):
     def _errors(
         self, denoiser: Denoiser, cells: CountsOrCodes, given: Given, conditions: Given, generator: Rng = None
     ) -> Tensor:
-        """Compute the errors ``(cells,)`` of a denoiser that is told the ``given`` of all ``conditions``."""
+        """Compute the errors ``(cells,)`` of a denoiser with the ``given`` ones of all ``conditions``."""
         coded, library = self.code.encode_training(self.ema_denoiser, cells, conditions, generator)
         predict = denoiser.bind(given, self.code.missing(conditions))
         corrupted = self.path.corrupt(coded, generator)

@@ -38,10 +38,15 @@ class StateMoments(NamedTuple):
     @property
     def slopes(self) -> np.ndarray:
         """Slopes of the ridge regression ``(states, genes)``."""
-        covariance = self.square - np.outer(self.state, self.state)
+        covariance = self.covariance
         penalty = STATE_PENALTY * max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
         shared = self.product - np.outer(self.state, self.expression)
         return np.linalg.solve(covariance + penalty * np.eye(len(covariance)), shared)
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the states ``(states, states)``."""
+        return self.square - np.outer(self.state, self.state)
 
 
 def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:

@@ -85,6 +85,11 @@ class Pseudobulks:
         chosen = weights[rows] / weights[rows].sum()
         return chosen @ self.log_mean[rows], chosen**2 @ (self.log_variance[rows] / self.n_cells[rows, None])
 
+    def share_and_curves(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Compute weighted means of shares ``(genes,)`` and curves ``(steps, genes)`` of untreated groups."""
+        curves = np.average(self.curves, axis=0, weights=weights[self.groups.untreated])
+        return np.average(self.share, axis=0, weights=weights), curves
+
     def moments(self, weights: np.ndarray) -> StateMoments:
         """Compute weighted moments of cell states."""
         arrays = self.state_mean, self.state_square, self.state_product, self.log_mean

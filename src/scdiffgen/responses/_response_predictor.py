@@ -7,7 +7,7 @@ other contexts or other doses; the parts of a combination; other perturbations b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -44,6 +44,9 @@ Estimate = tuple[np.ndarray, np.ndarray]
 """A change of mean log expression and its sampling variance, both ``(genes,)``."""
 
 
+POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)  # quadrature over a normal distribution
+
+
 class CellStates(NamedTuple):
     """Regression of log expression after a response on the cell state before it."""
 
@@ -54,10 +57,6 @@ class CellStates(NamedTuple):
     curves: np.ndarray  # (steps, genes): mean log expression after each step
 
 
-NORMAL = np.polynomial.hermite_e.hermegauss(5)  # nodes and weights of quadrature
-NORMAL[1][:] /= NORMAL[1].sum()
-
-
 class Responders(NamedTuple):
     """Cells that respond in each gene, where equal changes of all cells would give another sum of counts."""
 
@@ -65,10 +64,12 @@ class Responders(NamedTuple):
     factor: np.ndarray  # (genes,): of their changes
 
     @classmethod
-    def find(cls, curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> Self:
-        """Find the cells in which ``ratio`` times the change of all leaves the mean log expression as it is."""
+    def find(cls, curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> Self | None:
+        """Find the cells in which ``ratio`` times the change leaves the mean log expression as it is; None for all."""
         # Only concentration is possible: it increases the sums of rising genes and those of falling ones.
         ratio = np.where(after > before, ratio.clip(min=1), ratio.clip(max=1))
+        if (ratio == 1).all():
+            return None
         share = responding_share(curves, before, after, ratio)
         return cls(share, ratio / share)
 
@@ -92,13 +93,14 @@ class Response(NamedTuple):
     def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
         """Predict counts ``(cells, genes)`` after the response, in chunks, because shares of cells are dense."""
         chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
-        options: dict[str, Any] = {"factor": self.factor, "keep_library": keep_library}
         predicted = []
         for cells in chunks:
             after = self.shares(cells)
             if self.responders is not None:
                 after = self.responders.concentrate(self.before, after, rng, cells.shape[0])
-            predicted.append(apply_response(cells, self.before, after, rng, **options))
+            predicted.append(
+                apply_response(cells, self.before, after, rng, factor=self.factor, keep_library=keep_library)
+            )
         return sparse.vstack(predicted, format="csr")
 
     def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
@@ -157,8 +159,7 @@ class ResponsePredictor:
         previous, requested = self.change(context, source), self.change(context, target)
         if n_cells is None or previous is None or requested is None:
             return None
-        share = np.average(self.bulks.share, axis=0, weights=n_cells)
-        curves = np.average(self.bulks.curves, axis=0, weights=n_cells[self.bulks.groups.untreated])
+        share, curves = self.bulks.share_and_curves(n_cells)
         before, after = (shares_after(curves, share, scale * x.change) for x in (previous, requested))
         change = mean_change(curves, share, after) - mean_change(curves, share, before)
         factor = depth_factor(scale * (requested.log_ratio - previous.log_ratio))
@@ -170,16 +171,13 @@ class ResponsePredictor:
         wanted = log_mean + scale * requested.change
         lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
-        spread = np.sqrt(
-            np.einsum("sg,st,tg->g", slopes, own.square - np.outer(own.state, own.state), slopes).clip(min=0)
-        )
-        by_state = [shares_after(curves, share, wanted + point * spread - log_mean) for point in NORMAL[0]]
-        explained = np.divide(
-            NORMAL[1] @ by_state - share, after - share, out=np.ones_like(share), where=after != share
-        )
-        has_one_sign = 2 * spread < np.abs(wanted - log_mean)  # else some cells gain and others lose, by their states
-        ratio = np.where(has_one_sign, ratio / np.where(has_one_sign, explained, 1.0), 1.0)
-        responders = Responders.find(curves, share, after, ratio)
+        deviation = np.sqrt(np.einsum("sg,st,tg->g", slopes, own.covariance, slopes).clip(min=0))  # over states
+        by_state = [shares_after(curves, share, wanted + point * deviation - log_mean) for point in POINTS]
+        explained = np.average(by_state, axis=0, weights=WEIGHTS) - share
+        has_one_sign = 2 * deviation < np.abs(wanted - log_mean)  # else cells gain or lose, by their states
+        defined = has_one_sign & (explained != 0)
+        unexplained = np.divide(ratio * (after - share), explained, out=np.ones_like(share), where=defined)
+        responders = Responders.find(curves, share, after, unexplained)
         rising = np.maximum.accumulate(curves)
         state, wanted, slopes, rising = (x.astype(np.float32) for x in (own.state, wanted, slopes, rising))  # cached
         states = CellStates(self.bulks.state_loadings, state, wanted, slopes, rising)
@@ -195,8 +193,8 @@ class ResponsePredictor:
         for (treated, untreated), change, variance in zip(
             measured.arms, measured.change, measured.variance, strict=True
         ):
-            share, treated_share = (np.average(self.bulks.share, axis=0, weights=arm) for arm in (untreated, treated))
-            curves = np.average(self.bulks.curves, axis=0, weights=untreated[self.bulks.groups.untreated])
+            share, curves = self.bulks.share_and_curves(untreated)
+            treated_share = np.average(self.bulks.share, axis=0, weights=treated)
             n_cells = (treated > 0) @ self.bulks.n_cells
             if_alike = shares_after(curves, share, change) - share
             slope = np.divide(if_alike, change, out=np.zeros_like(change), where=change != 0)

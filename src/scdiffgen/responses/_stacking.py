@@ -118,10 +118,8 @@ def interval(predicted: np.ndarray, truth: np.ndarray, change: np.ndarray) -> np
         return np.full(truth.shape[1], np.nan)
     squares = (truth - predicted) ** 2
     floor = squares.mean() / n_units + np.finfo(float).tiny
-    rest, scale = (
-        np.sqrt((squares.sum(0) - squares + floor) / n_units),
-        np.sqrt((squares.sum(0) + floor) / (n_units + 1)),
-    )
+    rest = np.sqrt((squares.sum(0) - squares + floor) / n_units)
+    scale = np.sqrt((squares.sum(0) + floor) / (n_units + 1))
     ratios, sizes = np.sqrt(squares) / rest, np.abs(predicted) + rest
     largest = np.arange(n_units)[:, None], np.argsort(-np.abs(truth), axis=1)[:, :N_LARGEST]
     is_large = np.abs(change) + scale >= np.quantile(sizes[largest], 1 - COVERAGE)
