@@ -38,6 +38,7 @@ extensions = [
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
     "llms_txt",
+    "repository_links",
     "untyped_returns",
 ]
 templates_path = ["_templates"]

@@ -28,7 +28,7 @@ NEEDED_IN_ENTRY = (
 
 def links(root: Path) -> Iterator[str]:
     """Files that a page points to are there; notebooks are copied to docs/tutorials when the pages are built."""
-    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), root / "benchmarks/LOG.md"]:
+    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "benchmarks").rglob("*.md")]:
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
         for target in LINK.findall(text):
             path = (page.parent / target).resolve()
@@ -84,6 +84,17 @@ def public_names(path: Path) -> list[str]:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             return ast.literal_eval(statement.value)
     raise ValueError(f"{path} has no list __all__.")
+
+
+def api_page(root: Path) -> Iterator[str]:
+    """The API page lists every public name under the name of its module."""
+    sections = (root / "docs/api/index.md").read_text().split(".. automodule:: ")[1:]
+    for section in sections:
+        module, listed = section.split()[0], set(re.findall(r"^   (\w+)$", section, flags=re.MULTILINE))
+        path = root / "src" / module.replace(".", "/")
+        public = set(public_names(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))) - {"baselines"}
+        for name in sorted(public - listed):
+            yield f"docs/api/index.md does not list {module}.{name}. Add it to the section of {module}."
 
 
 def tutorials(root: Path) -> Iterator[str]:
@@ -186,6 +197,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     links,
     citations,
     pictures,
+    api_page,
     tutorials,
     extras,
     oldest_versions,
