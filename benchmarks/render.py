@@ -19,7 +19,7 @@ from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, interventions, power
 
-PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; the first ones have a summary in docs/benchmarks.md
+PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have a summary in docs/benchmarks.md
     "generation.md": ("generation", "augmentation"),
     "published_generators.md": ("published-generation", "published-cfgen"),
     "responses.md": ("perturbation",),
@@ -103,9 +103,9 @@ def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
 def readme_table(results: Path) -> str:
     """Table of the README: one row a task; the last score of a result that has the title."""
     found, rows = results_of(results), []
-    for task, score, name, title in IN_README:
+    for task, score, name, of_line in IN_README:
         if name in found:
-            *_, line = (line for line in lines_of(found[name]) if line.score == title)
+            *_, line = (line for line in lines_of(found[name]) if line.score == of_line)
             rows.append(replace(line, data=task, score=score))
     return summary_table(rows, "task", ("ours", "other", "simple", "limit")) if rows else NOTHING
 
