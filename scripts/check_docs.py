@@ -12,6 +12,7 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -126,7 +127,7 @@ def oldest_versions(root: Path) -> Iterator[str]:
     required, optional = project(root)["dependencies"], project(root)["optional-dependencies"].values()
     for name in sorted({re.split(r"[>=\[]", line)[0].lower() for line in required} - set(oldest)):
         yield f"constraints-oldest.txt lacks {name}. Add the oldest version that pyproject.toml allows."
-    for line in (line for line in [*required, *sum(optional, [])] if ";" not in line):  # which is of a later Python
+    for line in (line for line in chain(required, *optional) if ";" not in line):  # which is of a later Python
         name, _, least = line.lower().partition(">=")
         if name in oldest and version_parts(oldest[name]) < version_parts(least):
             yield f"constraints-oldest.txt has {name} {oldest[name]}, but pyproject.toml asks for {least}. Raise it."

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import anndata
@@ -221,9 +220,8 @@ def test_the_likelihood_of_the_label_mean_is_scipys(parts: Split) -> None:
 
 
 @pytest.fixture
-def synthetic_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def synthetic_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_data.DATASETS, "synthetic", Dataset("synthetic cells", synthetic))
-    yield
 
 
 def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Path) -> None:

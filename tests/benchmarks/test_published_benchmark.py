@@ -139,7 +139,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     counts[:, -3:] = 0
     counts[:9, -3:] = 1  # genes of nine cells, too few
     AnnData(sparse.csr_matrix(counts, dtype=np.float32), obs=obs.astype("category")).write(folder / KANG)
-    excluded = obs.index[obs["donor"] == "unassigned"].tolist() + ["cell_0"]
+    excluded = [*obs.index[obs["donor"] == "unassigned"], "cell_0"]
     pd.DataFrame({"cell": excluded}).to_csv(folder / EXCLUDED, index=False)
     pd.concat([made_up_table(PREPARE[task](folder), task) for task in PREPARE]).to_csv(folder / TABLE, index=False)
     return folder
