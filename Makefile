@@ -61,7 +61,7 @@ linkcheck: $(VENV)/installed-docs  ## ask every address in the documentation whe
 	$(RUN) -m sphinx -b linkcheck -D nb_execution_mode=off --keep-going --quiet docs docs/_build/linkcheck
 
 # cells of other programs are scored too: make benchmark EXTERNAL="name=folder other=folder"
-benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, tokens, augmentation and speed (many hours); writes docs/benchmarks.md
+benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, tokens, augmentation and speed (many hours); writes benchmarks/pages
 	$(RUN) -m benchmarks $(if $(EXTERNAL),--external $(EXTERNAL))
 
 clean:  ## remove what the commands wrote; environments stay (rm -r .venv* removes them)

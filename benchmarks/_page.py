@@ -36,13 +36,12 @@ def shown(part: str, most_columns: int = 8, most_rows: int = 12) -> str:
     return folded(f"Table of {len(rows)} rows: {'; '.join(filter(None, titles))}", part) if rows else ""
 
 
-def figure(drawn: Figure, name: str, docs: Path, up: str = "") -> str:
-    """Save a figure; the markdown that shows it on a page which is so far below the documentation."""
-    path = docs / "_static" / "benchmarks" / f"{name}.png"
+def save_figure(drawn: Figure, path: Path) -> Path:
+    """Save and close a figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.savefig(path, dpi=120)
     plt.close(drawn)
-    return f"![{name}]({up}_static/benchmarks/{path.name})"
+    return path
 
 
 def measured_with(result: Mapping[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +48,9 @@ class Line:
         medians = {name: float(pd.Series(self.values[name], dtype=float).dropna().median()) for name in names}
         return min((item for item in medians.items() if np.isfinite(item[1])), key=self._away, default=None)
 
-    def cells(self) -> list[str]:
+    def cells(self, kinds: Collection[str] = tuple(HEADER)) -> list[str]:
         """Data, score and the leader of each kind by name; the best of all methods is bold."""
-        leaders = {kind: self.leader(kind) for kind in HEADER}
+        leaders = {kind: self.leader(kind) for kind in kinds}
         best = min((leader for kind, leader in leaders.items() if leader and kind != "limit"), key=self._away)
         cells = [self.data, f"{self.score}\N{NO-BREAK SPACE}{ARROWS.get(self.best, '↑')}"]
         for kind, leader in leaders.items():
@@ -70,12 +70,12 @@ class Line:
         return float(distances([leader[1]], self.best)[0])
 
 
-def summary_table(lines: Iterable[Line]) -> str:
-    """A row a score; the data are named in their first row."""
-    rows = [line.cells() for line in lines]
+def summary_table(lines: Iterable[Line], first: str = "data", kinds: Collection[str] = tuple(HEADER)) -> str:
+    """A row a score and a column a kind of methods; the data are named in their first row."""
+    rows = [line.cells(kinds) for line in lines]
     pairs = zip([[""], *rows], rows, strict=False)
     shown = [["" if row[0] == before[0] else row[0], *row[1:]] for before, row in pairs]
-    return markdown(["data", "score", *HEADER.values()], shown, n_left=2)
+    return markdown([first, "score", *(HEADER[kind] for kind in kinds)], shown, n_left=2)
 
 
 def summary_figure(lines: Iterable[Line]) -> Figure:

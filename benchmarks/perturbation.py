@@ -112,9 +112,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.models = []
     if options.only_transferred and options.task != "dose" and TASKS[options.task].of_time:
         parser.error(f"--only-transferred is for perturbations, not for {options.task}")
-    if options.only_external:
-        if not options.external:
-            parser.error("--only-external needs --external NAME=FOLDER")
+    if options.only_external and not options.external:
+        parser.error("--only-external needs --external NAME=FOLDER")
     if unknown := set(options.models) - set(known):
         parser.error(f"--models {' '.join(sorted(unknown))}: {options.task} has {' '.join(known)}")
     if options.task == "dose" and (options.external or options.export):

@@ -1,90 +1,97 @@
-"""Write what was measured into the pages of the documentation and the README, between marks, and draw the figures.
+"""Write results into benchmarks/pages, docs/benchmarks.md and the README, between marks, and draw the figures.
 
 ``python -m benchmarks.render``
 """
 
 import argparse
 import json
-import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from benchmarks._generation_table import process_table
-from benchmarks._page import figure, folded, measured_with, shown, write_between_marks
+from benchmarks._page import folded, measured_with, save_figure, shown, write_between_marks
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, interventions, power
 
-PAGES = {  # and the benchmarks that each shows; the first ones have a summary
-    "benchmarks/generation.md": ("generation", "augmentation"),
-    "benchmarks/published_generators.md": ("published-generation", "published-cfgen"),
-    "benchmarks/responses.md": ("perturbation",),
-    "benchmarks/published_responses.md": ("published", "published-iid"),
-    "benchmarks/tokens.md": ("tokens",),
-    "benchmarks/modalities.md": ("multimodal", "chromatin", "peaks"),
-    "benchmarks/speed.md": ("speed", "soak"),
+PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have a summary in docs/benchmarks.md
+    "generation.md": ("generation", "augmentation"),
+    "published_generators.md": ("published-generation", "published-cfgen"),
+    "responses.md": ("perturbation",),
+    "published_responses.md": ("published", "published-iid"),
+    "tokens.md": ("tokens",),
+    "modalities.md": ("multimodal", "chromatin", "peaks"),
+    "speed.md": ("speed", "soak", "shards"),
     "processes.md": ("processes", "networks"),
-    "user_guide/large_data.md": ("shards",),
 }
-IN_README = re.compile(r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|published-(?!cfgen).*(?<!iid)")
+IN_README = (  # task, name of the score, result, and score in its summary; a row appears once it is measured
+    ("Generate cells (Kang 2018)", "AUC of a random forest", "generation-kang", "forest AUC, PCs"),
+    ("Deepen cells (RNA mixtures)", "AUC of a random forest", "physics-depth", "3.75 pg deepened: forest AUC, PCs"),
+    ("Predict treated cells of half-measured donors", "energy score", "published-kang-donors-iid", "energy score"),
+    ("Predict the response of a new cell type", "energy distance", "published-kang-types", "energy distance"),
+    ("Denoise", "nats per unseen molecule", "physics-molecules", "nats per unseen molecule"),
+    ("Impute proteins from RNA", "Pearson correlation", "multimodal-pbmc10k", "Pearson of imputed protein"),
+    ("Find gene programs (Paul 2015)", "correlation between trainings", "tokens-paul15", "stability"),
+    ("Generate on one CPU thread", "cells per second", "speed-kang", "cells/s"),
+)
 STUDIES = {"study-disclosure": disclosure, "study-interventions": interventions, "study-power": power}
-SUMMARY, NOTHING = "benchmarks.md", "Not measured yet."
+SUMMARY, FOLDER, NOTHING = "docs/benchmarks.md", "benchmarks/pages", "Not measured yet."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder of README.md, docs and benchmarks")
     options = parser.parse_args(arguments)
-    pages = render(options.results, options.docs)
-    write_between_marks(options.readme, {"results": readme_table(options.results)})
-    print(f"Written: {', '.join(map(str, [*pages.values(), options.readme]))}")
+    pages = render(options.results, options.root)
+    write_between_marks(options.root / "README.md", {"results": readme_table(options.results)})
+    print(f"Written: {', '.join(map(str, [*pages.values(), options.root / 'README.md']))}")
 
 
-def render(results: Path, docs: Path) -> dict[str, Path]:
-    """Write every result and study into its page, figures, and the summary; the paths of the pages by name.
+def render(results: Path, root: Path) -> dict[str, Path]:
+    """Write every result and study into its page, figures, and the summary; the paths of the pages by file name.
 
-    Pages that are not there are copied from those of the documentation.
+    Pages that are not there are copied from this repository.
     """
-    parts: dict[str, dict[str, str]] = {SUMMARY: {}, "studies.md": {}}
-    lines, found = {}, results_of(results)
+    parts: dict[str, dict[str, str]] = {SUMMARY: {}, f"{FOLDER}/studies.md": {}}
+    lines, found, figures = {}, results_of(results), root / FOLDER / "figures"
     for page, kinds in PAGES.items():
         of_page = {kind: {name: of for name, of in found.items() if of["benchmark"] == kind} for kind in kinds}
-        written = {kind: "\n\n".join(section(*item, docs) for item in of.items()) for kind, of in of_page.items()}
-        parts[page] = {kind: text or NOTHING for kind, text in written.items()}
+        written = {kind: "\n\n".join(section(*item, figures) for item in of.items()) for kind, of in of_page.items()}
+        parts[f"{FOLDER}/{page}"] = {kind: text or NOTHING for kind, text in written.items()}
         lines[page] = [line for of in of_page.values() for result in of.values() for line in lines_of(result)]
-        if page.startswith("benchmarks/"):
+        if f"<!-- summary of {page}," in (ROOT / SUMMARY).read_text():
             parts[SUMMARY][f"summary of {page}"] = summary_table(lines[page]) if lines[page] else NOTHING
-    parts[SUMMARY]["figure"] = figure(summary_figure(chain(*lines.values())), "summary", docs)
+    save_figure(summary_figure(chain(*lines.values())), figures / "summary.png")
     for name, study in STUDIES.items():
         path = results / f"{name}.jsonl"
         runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         made = distinct_environments((run["environment"], run["seed"]) for run in runs)
-        parts["studies.md"][name] = with_source([study.table(runs)], {"environments": made}) if runs else NOTHING
+        text = with_source([study.table(runs)], {"environments": made}) if runs else NOTHING
+        parts[f"{FOLDER}/studies.md"][name] = text
     generated = [of for of in found.values() if of["benchmark"] == "generation"]
-    parts["processes.md"]["generated"] = shown(process_table(generated)) if generated else NOTHING
+    parts[f"{FOLDER}/processes.md"]["generated"] = shown(process_table(generated)) if generated else NOTHING
     for page, of_page in parts.items():
-        if not (docs / page).exists():
-            (docs / page).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / "docs" / page, docs / page)
-        write_between_marks(docs / page, of_page)
-    return {page: docs / page for page in parts}
+        if not (root / page).exists():
+            (root / page).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / page, root / page)
+        write_between_marks(root / page, of_page)
+    return {Path(page).name: root / page for page in parts}
 
 
-def section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+def section(name: str, result: Mapping[str, Any], figures: Path) -> str:
     """Title, sizes, summary, figure and tables of a result, and what it was measured with."""
-    kind, heading, lines = result["benchmark"], title(result), lines_of(result)
-    about, *tables = SECTIONS[kind].parts(result)
-    up = next("../" * page.count("/") for page, kinds in PAGES.items() if kind in kinds)
-    drawn = SECTIONS[kind].figure
+    heading, lines = title(result), lines_of(result)
+    about, *tables = SECTIONS[result["benchmark"]].parts(result)
+    drawn = SECTIONS[result["benchmark"]].figure
     shows = heading and f"### {heading}", about, lines and summary_table(lines)
-    figures = [figure(drawn(result), name, docs, up)] if drawn else []
-    return "\n\n".join([*filter(None, shows), *figures, with_source(tables, result)])
+    image = drawn and f"![{name}](figures/{save_figure(drawn(result), figures / f'{name}.png').name})"
+    return "\n\n".join([*filter(None, (*shows, image)), with_source(tables, result)])
 
 
 def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
@@ -94,9 +101,13 @@ def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
 
 
 def readme_table(results: Path) -> str:
-    """Table of the README."""
-    found = [of for name, of in results_of(results).items() if IN_README.fullmatch(name)]
-    return summary_table([line for result in found for line in lines_of(result)]) if found else NOTHING
+    """Table of the README: one row a task; the last score of a result that has the title."""
+    found, rows = results_of(results), []
+    for task, score, name, of_line in IN_README:
+        if name in found:
+            *_, line = (line for line in lines_of(found[name]) if line.score == of_line)
+            rows.append(replace(line, data=task, score=score))
+    return summary_table(rows, "task", ("ours", "other", "simple", "limit")) if rows else NOTHING
 
 
 def results_of(results: Path) -> dict[str, dict[str, Any]]:

@@ -107,23 +107,25 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
 
     model, partial = TokenDiffusion.load(folder / "model"), folder / f"{ZARR}.partial"
     n_before = len(list(partial.glob("*.npz")))
-    with LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster:
-        with Client(cluster) as client:
-            client.run(torch.set_num_threads, 1)
-            doomed = next(iter(client.run(os.getpid).values()))
-            timers = [threading.Timer(seconds / 2, os.kill, (doomed, signal.SIGKILL))]
-            timers += [threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))]
-            for timer in timers:
-                timer.start()
-            begin, options = time.perf_counter(), {"n_steps": 16, "chunk_size": CHUNK, "silent": True}
-            try:
-                model.generate_to(folder / ZARR, n_cells=n_cells, client=client, **options)
-            except KeyboardInterrupt:
-                print("Interrupted: call again.")
-            spent = time.perf_counter() - begin
-            of_workers, own = max(client.run(peak_of_this_process).values()), peak_of_this_process()
-            for timer in timers:
-                timer.cancel()
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(torch.set_num_threads, 1)
+        doomed = next(iter(client.run(os.getpid).values()))
+        timers = [threading.Timer(seconds / 2, os.kill, (doomed, signal.SIGKILL))]
+        timers += [threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))]
+        for timer in timers:
+            timer.start()
+        begin, options = time.perf_counter(), {"n_steps": 16, "chunk_size": CHUNK, "silent": True}
+        try:
+            model.generate_to(folder / ZARR, n_cells=n_cells, client=client, **options)
+        except KeyboardInterrupt:
+            print("Interrupted: call again.")
+        spent = time.perf_counter() - begin
+        of_workers, own = max(client.run(peak_of_this_process).values()), peak_of_this_process()
+        for timer in timers:
+            timer.cancel()
     is_whole = (folder / ZARR).exists()
     n_chunks = -(-n_cells // CHUNK) if is_whole else len(list(partial.glob("*.npz")))
     if is_whole:

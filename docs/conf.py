@@ -37,7 +37,9 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
+    "sphinxext.opengraph",
     "llms_txt",
+    "repository_links",
     "untyped_returns",
 ]
 templates_path = ["_templates"]
@@ -79,13 +81,13 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 intersphinx_mapping = {
-    "anndata": ("https://anndata.readthedocs.io/en/stable/", None),
+    "anndata": ("https://anndata.scverse.org/en/stable/", None),
     "matplotlib": ("https://matplotlib.org/stable/", None),
     "mudata": ("https://mudata.readthedocs.io/stable/", None),
     "numpy": ("https://numpy.org/doc/stable/", None),
     "pandas": ("https://pandas.pydata.org/docs/", None),
     "python": ("https://docs.python.org/3/", None),
-    "scanpy": ("https://scanpy.readthedocs.io/en/stable/", None),
+    "scanpy": ("https://scanpy.scverse.org/en/stable/", None),
     "scipy": ("https://docs.scipy.org/doc/scipy/", None),
     "scvi-tools": ("https://docs.scvi-tools.org/en/stable/", None),
     "sklearn": ("https://scikit-learn.org/stable/", None),
@@ -93,9 +95,22 @@ intersphinx_mapping = {
 }
 if not os.environ.get("SCDIFFGEN_DOCS_ONLINE"):
     intersphinx_mapping = {}
+nitpicky = True  # a name of the package that no page documents is a warning; other libraries are not checked
+nitpick_ignore_regex = [(r"py:.*", r"(?!scdiffgen\.).*")]
 
 html_theme = "sphinx_book_theme"
-html_theme_options = {"navbar_persistent": [], "show_toc_level": 2}  # the sidebar has the search field
+html_theme_options = {
+    "navbar_persistent": [],  # the sidebar has the search field
+    "show_toc_level": 2,
+    "repository_url": "https://github.com/scdiffgen/scdiffgen",
+    "repository_branch": "main",
+    "path_to_docs": "docs",
+    "use_repository_button": True,
+    "use_issues_button": True,
+    "use_edit_page_button": True,
+}
+ogp_site_url = "https://scdiffgen.readthedocs.io/en/stable/"
+ogp_image = "_static/method.png"
 html_title = "scdiffgen"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]

@@ -12,6 +12,7 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ NEEDED_IN_ENTRY = (
 
 def links(root: Path) -> Iterator[str]:
     """Files that a page points to are there; notebooks are copied to docs/tutorials when the pages are built."""
-    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), root / "benchmarks/LOG.md"]:
+    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "benchmarks").rglob("*.md")]:
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
         for target in LINK.findall(text):
             path = (page.parent / target).resolve()
@@ -86,6 +87,17 @@ def public_names(path: Path) -> list[str]:
     raise ValueError(f"{path} has no list __all__.")
 
 
+def api_page(root: Path) -> Iterator[str]:
+    """The API page lists every public name under the name of its module."""
+    sections = (root / "docs/api/index.md").read_text().split(".. automodule:: ")[1:]
+    for section in sections:
+        module, listed = section.split()[0], set(re.findall(r"^   (\w+)$", section, flags=re.MULTILINE))
+        path = root / "src" / module.replace(".", "/")
+        public = set(public_names(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))) - {"baselines"}
+        for name in sorted(public - listed):
+            yield f"docs/api/index.md does not list {module}.{name}. Add it to the section of {module}."
+
+
 def tutorials(root: Path) -> Iterator[str]:
     """Tutorials are committed without outputs, and the documentation shows every one."""
     notebooks = sorted((root / "tutorials").glob("*.ipynb"))
@@ -115,7 +127,7 @@ def oldest_versions(root: Path) -> Iterator[str]:
     required, optional = project(root)["dependencies"], project(root)["optional-dependencies"].values()
     for name in sorted({re.split(r"[>=\[]", line)[0].lower() for line in required} - set(oldest)):
         yield f"constraints-oldest.txt lacks {name}. Add the oldest version that pyproject.toml allows."
-    for line in (line for line in [*required, *sum(optional, [])] if ";" not in line):  # which is of a later Python
+    for line in (line for line in chain(required, *optional) if ";" not in line):  # which is of a later Python
         name, _, least = line.lower().partition(">=")
         if name in oldest and version_parts(oldest[name]) < version_parts(least):
             yield f"constraints-oldest.txt has {name} {oldest[name]}, but pyproject.toml asks for {least}. Raise it."
@@ -186,6 +198,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     links,
     citations,
     pictures,
+    api_page,
     tutorials,
     extras,
     oldest_versions,

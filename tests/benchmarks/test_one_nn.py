@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 
 def test_it_is_that_of_scikit_learn() -> None:
-    x, y = np.random.default_rng(0).normal(size=(2, 60, 3)) + [[[0.0]], [[0.5]]]
+    x, y = np.random.default_rng(0).normal(np.reshape([0.0, 0.5], (2, 1, 1)), size=(2, 60, 3))
     expected = cross_val_score(KNeighborsClassifier(1), np.r_[x, y], np.repeat([0, 1], 60), cv=LeaveOneOut())
     assert one_nn_accuracy(x, y) == pytest.approx(expected.mean())
 

@@ -66,9 +66,9 @@ def test_every_contender_is_measured_under_both_budgets_and_shown(trained: list,
     assert all(np.isfinite(row["scores"]["mmd_x1000"]) for part in parts.values() for row in part["rows"])
     written = read_result(tmp_path / "processes-pbmc68k.json")["parts"]
     assert [(part["method"], part["budget"]) for part in written] == list(parts)
-    page = render.render(tmp_path, tmp_path / "docs")["processes.md"].read_text()
+    page = render.render(tmp_path, tmp_path)["processes.md"].read_text()
     assert "| thinning |" in page and f"| {DDPM} |" in page
-    assert (tmp_path / "docs/_static/benchmarks/processes-pbmc68k.png").stat().st_size > 10_000
+    assert (tmp_path / "benchmarks/pages/figures/processes-pbmc68k.png").stat().st_size > 10_000
 
 
 def test_a_run_goes_on_where_it_stopped_and_settings_are_not_mixed(trained: list, tmp_path: Path) -> None:

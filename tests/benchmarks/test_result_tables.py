@@ -177,7 +177,7 @@ def test_a_prediction_that_is_nearer_to_the_best_value_is_marked() -> None:
 def test_a_variant_is_no_excuse_for_the_default() -> None:
     result = response_result(**{"embedding: coupled": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
     assert response_primary(result) == "effect: coupled"
-    assert not any(sum(marked(result).values(), []))
+    assert not any(map(any, marked(result).values()))
     kinds = kinds_of(response_result(theirs=(1, 1, 1), latent_scvi=(1, 1, 1), linear=(1, 1, 1)))
     expected = {"real_half": "limit", "theirs": "other", "latent_scvi": "other", "linear": "null"}
     assert kinds == {"effect: coupled": "ours", **expected}
@@ -204,14 +204,14 @@ def test_pages_have_a_figure_and_the_tables_of_every_result(tmp_path: Path) -> N
     write_result(results, "augmentation-made-up", augmentation_result())
     write_result(results, "perturbation-made-up", response_result(linear=(1.8, 0.45, 1.1)))
     (results / "notes.json").write_text("{}")  # what is no result of a benchmark is left out
-    pages = {name: path.read_text() for name, path in render.render(results, tmp_path / "docs").items()}
+    pages = {name: path.read_text() for name, path in render.render(results, tmp_path).items()}
     page = "".join(pages.values())
     assert f"| 1.90 {AHEAD} |" in page and f"| 250 {AHEAD} |" in page and f"| 1.8 {AHEAD} |" in page
     for name in ("generation", "speed", "augmentation", "perturbation"):
-        assert f"(../_static/benchmarks/{name}-made-up.png)" in page
-        assert (tmp_path / f"docs/_static/benchmarks/{name}-made-up.png").exists()
+        assert f"(figures/{name}-made-up.png)" in page
+        assert (tmp_path / f"benchmarks/pages/figures/{name}-made-up.png").exists()
     complete = [name for name, text in pages.items() if render.NOTHING not in text]
-    assert complete == ["benchmarks/generation.md", "benchmarks/responses.md"], "the others say what is not there"
+    assert complete == ["generation.md", "responses.md"], "the others say what is not there"
 
 
 def test_wide_and_long_tables_are_folded_under_their_columns() -> None:

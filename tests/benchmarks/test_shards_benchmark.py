@@ -22,10 +22,9 @@ RESULT = {
 }
 
 
-def test_tables_stand_in_the_guide(tmp_path: Path) -> None:
+def test_tables_are_on_the_page_of_speed(tmp_path: Path) -> None:
     write_result(tmp_path / "results", "shards", RESULT)
-    render.render(tmp_path / "results", tmp_path / "docs")
-    page = (tmp_path / "docs/user_guide/large_data.md").read_text()
+    page = render.render(tmp_path / "results", tmp_path)["speed.md"].read_text()
     for row in (
         "| writing, 2 Dask workers | 9,000 | 700 | 238 | 900 | 1 |",
         "| reading .zarr by annbatch | 9,000 | 50,000 | 3 | 800 | - |",

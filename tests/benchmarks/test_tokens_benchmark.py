@@ -90,5 +90,5 @@ def test_the_page_shows_medians_and_what_is_nearer_to_the_ideal(tmp_path: Path) 
     write_result(tmp_path / "results", "tokens-pbmc68k", result)
     marked = {line.split("|")[1].strip(): line.count(AHEAD) for line in token_table(result).splitlines()[2:]}
     assert marked == {"**default**": 0, "no units": 1, "non-negative": 0, "PCA": 1}
-    pages = render.render(tmp_path / "results", tmp_path / "docs")
-    assert token_table(result) in pages["benchmarks/tokens.md"].read_text()
+    pages = render.render(tmp_path / "results", tmp_path)
+    assert token_table(result) in pages["tokens.md"].read_text()

@@ -76,7 +76,7 @@ def place() -> str:
     """The innermost line of ours that is being run; of backward passes, that which asked for them."""
     frame = sys._getframe(2)
     while frame is not None:
-        path, inside, file = frame.f_code.co_filename.partition(OURS)
+        _, inside, file = frame.f_code.co_filename.partition(OURS)
         if inside and frame.f_code.co_name not in COMPREHENSIONS:
             return f"{file}:{frame.f_code.co_name}:{frame.f_lineno}"
         frame = frame.f_back
