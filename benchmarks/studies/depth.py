@@ -62,15 +62,14 @@ def in_form(cells: AnnData, form: str) -> AnnData:
     """Return at most 2,500 cells as measured or with a tenth of the molecules, or sums of ten cells of a label."""
     rng = np.random.default_rng(0)
     if form == "summed":
-        groups = [
-            part
+        whole = [
+            rng.permutation(rows)[: len(rows) // N_SUMMED * N_SUMMED].reshape(-1, N_SUMMED)
             for rows in cells.obs.groupby(LABEL, observed=True).indices.values()
-            for part in np.split(rng.permutation(rows)[: len(rows) // N_SUMMED * N_SUMMED], len(rows) // N_SUMMED)
-            if len(part)
         ]
-        which = np.repeat(np.arange(len(groups)), N_SUMMED), np.concatenate(groups)
+        groups = np.concatenate(whole)
+        which = np.repeat(np.arange(len(groups)), N_SUMMED), groups.ravel()
         sums = sparse.csr_matrix((np.ones(len(which[0])), which), (len(groups), cells.n_obs)) @ cells.X
-        label = cells.obs[LABEL].iloc[[rows[0] for rows in groups]].to_numpy()
+        label = cells.obs[LABEL].iloc[groups[:, 0]].to_numpy()
         cells = AnnData(sums.tocsr().astype(np.float32), pd.DataFrame({LABEL: label}, map(str, range(len(groups)))))
     else:
         cells = cells[np.sort(rng.permutation(cells.n_obs)[:MOST_CELLS])].copy()
