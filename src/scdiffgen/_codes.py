@@ -40,7 +40,8 @@ def distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:
     """Mark rows of ``slots`` ``(rows, slots)`` with exactly these interventions in any order; none is a control."""
     n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
-    return (slots != Code.MISSING).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
+    is_known = (slots != Code.MISSING).any(1) | (slots.shape[1] == 0)  # without perturbations, all are controls
+    return is_known & (n_parts == len(parts)) & (n_shared == len(parts))
 
 
 class GroupTable(NamedTuple):

@@ -49,6 +49,18 @@ def test_cells_of_one_size_have_that_size() -> None:
     np.testing.assert_array_equal(drawn, 700)
 
 
+@pytest.mark.parametrize("n_small", [2, 8, 19])
+def test_a_small_group_keeps_its_own_depth(n_small: int) -> None:
+    labels = np.r_[np.zeros(500, dtype=int), np.ones(n_small, dtype=int)][:, None]
+    library = np.exp(np.where(labels[:, 0] == 0, 6.0, 9.0) + 0.2 * rng(2).standard_normal(len(labels))).round()
+    sizes = LibrarySizeModel(library, rows(labels))
+    small, large = (np.log(sizes.sample(rows(np.full((4_000, 1), label)), rng(3))) for label in (1, 0))
+    assert large.mean() == pytest.approx(6.0, abs=0.05)  # the 20-fold deeper group does not enter
+    prior = np.log(library).mean()
+    assert small.mean() == pytest.approx((n_small * 9.0 + prior) / (n_small + 1), abs=0.25)
+    assert 0.1 < small.std() < 0.5
+
+
 def test_shallow_cells_get_a_molecule_at_least() -> None:
     drawn = LibrarySizeModel(np.repeat([1.0, 2.0, 3.0], 20), rows(np.zeros((60, 1), dtype=int))).sample(
         rows(np.zeros((5_000, 1), dtype=int)), rng()

@@ -65,6 +65,17 @@ def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str, abil
         getattr(model, call)()
 
 
+@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent"])
+@pytest.mark.parametrize("key", ["labels_key", "batch_key"])
+def test_every_process_draws_the_group_that_was_asked_for(process: Any, key: str) -> None:
+    cells = simulated_cells(160)
+    of_a, of_b = (shares(cells[cells.obs["cell_type"] == name]) for name in "ab")
+    model = trained_model(cells, 60, 40, process=process, plan_kwargs=PLAN, **{key: "cell_type"})
+    for name, own, other in (("a", of_a, of_b), ("b", of_b, of_a)):
+        drawn = shares(model.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0))
+        assert np.abs(drawn - own).sum() < 0.5 * np.abs(drawn - other).sum()
+
+
 @pytest.fixture(scope="module")
 def gaussian() -> TokenDiffusion:
     cells = simulated_cells(200)

@@ -17,6 +17,7 @@ from treated_cells import treated_cells
 from scdiffgen.diffusion import Blocks
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import DiffusionModule
+from scdiffgen.module._denoisers import UrnDenoiser
 from scdiffgen.train import DiffusionTrainingPlan, TrainingPlanConfig
 from scdiffgen.train._plan import update_ema
 
@@ -207,6 +208,15 @@ def test_the_best_weights_are_restored_where_the_last_are_clearly_worse(
     urn, step = "network.urn.weight_logits", 3 * best + 2  # neither tokens nor calibrated
     assert torch.equal(model.module.denoiser.network.urn.weight_logits, recorder.after[step][urn])
     assert torch.equal(model.module.ema_denoiser.network.urn.weight_logits, recorder.averages[step + 1][urn])
+
+
+@pytest.mark.parametrize(("depth", "best"), [(100.0, 3), (500.0, 3), (5_000.0, 1)])
+def test_deep_cells_stop_at_a_smaller_rise(depth: float, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UrnDenoiser, "least_depth", depth)
+    scripted(monkeypatch, [2.0, 1.0, 1.0005, 1.0015])  # at 5,000 molecules the last is .15 % x 10 above the best
+    model, recorder = fit(max_epochs=4, check_val_every_n_epoch=1)
+    weights = model.module.denoiser.network.urn.weight_logits
+    assert torch.equal(weights, recorder.after[3 * best + 2]["network.urn.weight_logits"])
 
 
 def test_an_interrupted_training_restores_the_best_weights_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,10 +28,9 @@ class LibrarySizeModel:
         """Draw integer library sizes ``(cells,)``, at least 1, for requested conditions and numbers."""
         drawn = np.empty(requested.n_rows)
         for group, rows in _by_group(requested):
-            matching = self.matching(requested, group)
             for number, same_number in _by_number(numbers, rows):
-                sizes = self.library[self.near(matching, number)]
-                drawn[same_number] = _smoothed_bootstrap(np.log(sizes), len(same_number), rng)
+                log_sizes = self.log_sizes(requested, group, number)
+                drawn[same_number] = _smoothed_bootstrap(log_sizes, len(same_number), rng)
         return np.maximum(np.exp(drawn).round(), 1)
 
     def rows_like(self, requested: GroupTable, rng: np.random.Generator) -> np.ndarray:
@@ -40,6 +39,20 @@ class LibrarySizeModel:
         for group, rows in _by_group(requested):
             drawn[rows] = rng.choice(self.matching(requested, group), len(rows))
         return drawn
+
+    def log_sizes(self, requested: GroupTable, row: int, number: np.ndarray | None) -> np.ndarray:
+        """Return log library sizes under the conditions of a row, near a number.
+
+        A small group has the sizes of the group that it backs off to, with mean and variance of its own cells, which
+        are shrunk by one and two pseudo-cells.
+        """
+        coarser = np.log(self.library[self.near(self.matching(requested, row), number)])
+        own = np.log(self.library[self.near(self.alike(requested, row), number)])
+        if not 0 < len(own) < self.min_cells:
+            return coarser
+        mean = (own.sum() + coarser.mean()) / (len(own) + 1)
+        variance = (((own - own.mean()) ** 2).sum() + 2 * coarser.var()) / (len(own) + 1)
+        return mean + (coarser - coarser.mean()) * np.sqrt(variance / max(coarser.var(), 1e-12))
 
     def near(self, rows: np.ndarray, number: np.ndarray | None) -> np.ndarray:
         """Select the training cells with the numbers nearest to ``number`` ``(numbers,)``; all without numbers."""
@@ -55,18 +68,23 @@ class LibrarySizeModel:
 
     def matching(self, requested: GroupTable, row: int) -> np.ndarray:
         """Find the training cells under the conditions of a row, with back-off to controls and to fewer conditions."""
-        context = requested.cell_context[row]
-        given, parts = np.flatnonzero(context != Code.MISSING), self._parts(requested, row)
-        same = self.cells.agree(context, given)
-        rows = np.flatnonzero(same if parts is None else same & self._treated(parts))
-        if len(rows) >= self.min_cells:
+        if len(rows := self.alike(requested, row)) >= self.min_cells:
             return rows
-        among = np.ones_like(same) if parts is None else self._controls()
+        context = requested.cell_context[row]
+        given, among = np.flatnonzero(context != Code.MISSING), np.ones(len(self.library), dtype=bool)
+        if self._parts(requested, row) is not None:
+            among = self._controls()
         for columns in backoff_levels(given):
             rows = np.flatnonzero(self.cells.agree(context, columns) & among)
             if len(rows) >= self.min_cells:
                 break
         return rows
+
+    def alike(self, requested: GroupTable, row: int) -> np.ndarray:
+        """Find the training cells under all conditions of a row."""
+        context, parts = requested.cell_context[row], self._parts(requested, row)
+        same = self.cells.agree(context, np.flatnonzero(context != Code.MISSING))
+        return np.flatnonzero(same if parts is None else same & self._treated(parts))
 
     def _parts(self, requested: GroupTable, row: int) -> np.ndarray | None:
         """Return the interventions of a row; None if they are missing."""
@@ -92,11 +110,10 @@ class JointLibrarySizes(LibrarySizeModel):
         drawn = np.empty((requested.n_rows, len(models)))
         for group, rows in _by_group(requested):
             correlation = self.correlation(requested, group)
-            matching = [model.matching(requested, group) for model in models]
             for number, same_number in _by_number(numbers, rows):
                 scores = rng.multivariate_normal(np.zeros(len(models)), correlation, len(same_number))
                 for modality, model in enumerate(models):
-                    log_sizes = np.log(model.library[model.near(matching[modality], number)])
+                    log_sizes = model.log_sizes(requested, group, number)
                     drawn[same_number, modality] = np.quantile(log_sizes, ndtr(scores[:, modality]))
         return np.maximum(np.exp(drawn).round(), 1)
 

@@ -7,6 +7,7 @@ direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.c
 A denoiser holds all trained weights of a process. The denoisers of vectors come last.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -139,6 +140,10 @@ class Denoiser(nn.Module, ABC):
         """Modalities with many molecules per feature, whose prior strength is capped."""
         return ()
 
+    def largest_rise(self, share: float) -> float:
+        """Return the relative rise of the validation loss at which training stops."""
+        return share
+
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
         permute_weights(self, order, TOKEN_AXES)
@@ -249,6 +254,16 @@ class UrnDenoiser(Denoiser):
     def clean_level(self, library: Tensor) -> Tensor:
         return library
 
+    def largest_rise(self, share: float) -> float:
+        """Return a smaller rise for deep cells, in which the loss of one molecule counts more often."""
+        whole = 500  # number of molecules of a cell up to which the rise is the given share
+        return share * whole / self.least_depth if whole < self.least_depth < math.inf else share
+
+    @property
+    def least_depth(self) -> float:
+        """Mean number of molecules per cell of the shallowest modality."""
+        return float(self.limit.depth.nan_to_num(torch.inf).min())
+
     def linear_weights(self) -> Sequence[Tensor]:
         return [*linear_weights(self.network).values()]
 
@@ -257,9 +272,8 @@ class UrnDenoiser(Denoiser):
         prior_cells, many_genes = 5000, 750  # prior strength in cells, reduced below 750 genes
         free_cells = 10_000  # number of cells above which the linear model has the full learning rate
         if len(self.blocks.sizes) > 1:
-            depth = float(self.limit.depth.nan_to_num(torch.inf).min())
             whole = 300  # number of molecules of a modality above which a cell counts fully
-            n_cells = max(round(n_cells * min(depth / whole, 1)), 1)
+            n_cells = max(round(n_cells * min(self.least_depth / whole, 1)), 1)
         decay = min(sum(self.blocks.sizes) / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
         return decay, min(max(n_cells / free_cells, 0.1), 1.0)
 

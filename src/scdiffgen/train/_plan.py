@@ -64,7 +64,8 @@ class TrainingPlanConfig:
     max_validation_rise
         Training stops when the validation loss exceeds its minimum by more than this share, unless an early stopping
         callback is used. The best weights are restored if the last validation loss exceeds the minimum by more than a
-        quarter of this share.
+        quarter of this share. For thinning, the share is divided by the depth in units of 500 molecules per cell, if
+        cells have more.
     """
 
     lr: float = 2e-3
@@ -178,8 +179,11 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self._last_loss = loss
         if loss < self._best_loss:
             self._best_loss, self._best = loss, [deepcopy(part.state_dict()) for part in self.module.denoisers]
-        elif loss > self._best_loss * (1 + self.config.max_validation_rise):
+        elif loss > self._best_loss * (1 + self._largest_rise()):
             self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # takes precedence
+
+    def _largest_rise(self) -> float:
+        return self.module.denoiser.largest_rise(self.config.max_validation_rise)
 
     @property
     def is_usable(self) -> bool:
@@ -188,7 +192,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def on_train_end(self) -> None:
         """Restore the weights with the lowest validation loss, unless the last loss is within sampling noise of it."""
-        if self._last_loss <= self._best_loss * (1 + self.config.max_validation_rise / 4):
+        if self._last_loss <= self._best_loss * (1 + self._largest_rise() / 4):
             return
         for part, weights in zip(self.module.denoisers, self._best, strict=False):
             part.load_state_dict(weights)

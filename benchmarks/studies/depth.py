@@ -1,0 +1,169 @@
+"""Which process draws cells best, by molecules per gene? Real cells as they are, thinned, and summed within labels.
+
+``python -m benchmarks.studies.depth --seeds 0 1 --threads 1``, then with ``--figure`` for the picture
+
+Every data set is split twice, so that the cells that other benchmarks report are never used: methods are trained on a
+part of the training cells and compared with the rest of them. Sums of ten cells of a label are as deep as plate-based
+data; cells with a tenth of their molecules are as shallow as those of large embryos.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anndata
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scipy import sparse
+
+from benchmarks._data import FOLDER, LABEL, Split, load_kang, load_paul15, load_pbmc3k, load_pbmc68k, split
+from benchmarks._models import Labels, fit_scdiffgen, linear_methods
+from benchmarks._record import start
+from scdiffgen.metrics import ExpressionSpace, classifier_auc
+
+RESULTS = Path(__file__).parents[1] / "results" / "study-depth.jsonl"
+FIGURE = Path(__file__).parents[2] / "docs" / "_static" / "benchmarks" / "depth.png"
+METHODS = ("thinning", "gaussian", "linear copula", "other real cells")
+N_GENES, MOST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 10, 8
+
+
+def labelled(file: str, *columns: str) -> Callable[[], AnnData]:
+    """Return a reader of a file whose labels are the values of columns."""
+
+    def read() -> AnnData:
+        cells = anndata.read_h5ad(FOLDER / file)
+        label = cells.obs[list(columns)].astype(str).agg(" ".join, axis=1)
+        return AnnData(sparse.csr_matrix(cells.X, dtype=np.float32), pd.DataFrame({LABEL: label.astype("category")}))
+
+    return read
+
+
+DATA: dict[str, Callable[[], AnnData]] = {
+    "pbmc68k": load_pbmc68k,
+    "kang": load_kang,
+    "paul15": load_paul15,
+    "pbmc3k": load_pbmc3k,
+    "pbmc4k": labelled("scdcc_pbmc4k.h5ad", "cell_type"),
+    "kidney": labelled("scdcc_kidney.h5ad", "cell_type"),
+    "bladder": labelled("scdcc_mouse_bladder.h5ad", "cell_type"),
+    "haber": labelled("haber2017_intestine_1000g.h5ad", "cell_type"),
+    "celseq2": labelled("tian2019_rnamix_celseq2.h5ad", "mix"),
+    "sortseq": labelled("tian2019_rnamix_sortseq.h5ad", "mix"),
+}
+FORMS = ("as measured", "thinned", "summed")
+
+
+def in_form(cells: AnnData, form: str) -> AnnData:
+    """Return at most 2,500 cells as measured or with a tenth of the molecules, or sums of ten cells of a label."""
+    rng = np.random.default_rng(0)
+    if form == "summed":
+        whole = [
+            rng.permutation(rows)[: len(rows) // N_SUMMED * N_SUMMED].reshape(-1, N_SUMMED)
+            for rows in cells.obs.groupby(LABEL, observed=True).indices.values()
+        ]
+        groups = np.concatenate(whole)
+        which = np.repeat(np.arange(len(groups)), N_SUMMED), groups.ravel()
+        sums = sparse.csr_matrix((np.ones(len(which[0])), which), (len(groups), cells.n_obs)) @ cells.X
+        label = cells.obs[LABEL].iloc[groups[:, 0]].to_numpy()
+        cells = AnnData(sums.tocsr().astype(np.float32), pd.DataFrame({LABEL: label}, map(str, range(len(groups)))))
+    else:
+        cells = cells[np.sort(rng.permutation(cells.n_obs)[:MOST_CELLS])].copy()
+    if form == "thinned":
+        cells.X.data = rng.binomial(cells.X.data.astype(int), 1 / N_SUMMED).astype(np.float32)
+        cells.X.eliminate_zeros()
+    n_cells = cells.obs[LABEL].value_counts()
+    frequent = cells.obs[LABEL].isin(n_cells.index[n_cells >= LEAST_OF_LABEL])
+    return cells[(frequent & (cells.X.sum(1).A1 > 0)).to_numpy()].copy()
+
+
+def draw(method: str, train: AnnData, labels: Labels, seed: int) -> sparse.csr_matrix:
+    """Fit a method to training cells and draw a cell for each label."""
+    known = Split("", seed, train, train, train)
+    if method == "linear copula":
+        return linear_methods(known)[0].sample(labels, seed)
+    model = fit_scdiffgen(known, process=method)
+    return model.generate(pd.DataFrame({LABEL: labels}), n_steps=32, seed=seed, silent=True).X
+
+
+def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
+    """Measure one method on one data set."""
+    outer = split(in_form(DATA[name](), form), name, 100 + seed, N_GENES).train
+    inner = split(outer, name, seed)
+    real = anndata.concat([inner.held_out, inner.other])
+    if method == "other real cells":
+        real, counts, drawn = inner.held_out, inner.other.X, inner.other.obs[LABEL].to_numpy(dtype=str)
+    else:
+        drawn = real.obs[LABEL].to_numpy(dtype=str)
+        counts = draw(method, inner.train, drawn, seed)
+    space = ExpressionSpace.fit(inner.train.X)
+    forest = {"n_jobs": 1, "real_labels": real.obs[LABEL].to_numpy(dtype=str), "generated_labels": drawn}
+    return {
+        "data": name,
+        "form": form,
+        "method": method,
+        "seed": seed,
+        "n_train": inner.train.n_obs,
+        "molecules_per_gene": float(inner.train.X.sum() / np.prod(inner.train.shape)),
+        "components": float(classifier_auc(space.pcs(real.X), space.pcs(counts), **forest)),
+        "genes": float(classifier_auc(space.expression(real.X), space.expression(counts), **forest)),
+    }
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return medians over seeds of each data set and method, by molecules per gene."""
+    keys = ["data", "form", "n_train", "molecules_per_gene"]
+    first = rows.groupby(["data", "form"])[keys[2:]].transform("median").round(2)
+    medians = rows.assign(**first).groupby([*keys, "method"])[["components", "genes"]].median()
+    return medians.unstack("method").sort_index(level="molecules_per_gene").round(3)
+
+
+def figure(rows: pd.DataFrame) -> None:
+    """Draw the AUC of each method over molecules per gene."""
+    drawn, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    for axis, space in zip(axes, ("components", "genes"), strict=True):
+        for method, colour in zip(METHODS, ("tab:blue", "tab:orange", "tab:green", "0.6"), strict=True):
+            own = rows[rows["method"] == method].groupby(["data", "form"])[["molecules_per_gene", space]].median()
+            own = own.sort_values("molecules_per_gene")
+            smooth = own[space].rolling(7, center=True, min_periods=3).mean()
+            axis.plot(own["molecules_per_gene"], own[space], ".", color=colour, alpha=0.5)
+            axis.plot(own["molecules_per_gene"], smooth, color=colour, label=method)
+        axis.set(xscale="log", xlabel="molecules per gene and cell", title=f"random forest on {space}")
+    axes[0].set_ylabel("AUC against held-out cells (0.5 is best)")
+    axes[1].legend(frameon=False)
+    drawn.savefig(FIGURE, dpi=110)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is not yet in the results, and print the table."""
+    parser = argparse.ArgumentParser("python -m benchmarks.studies.depth", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA))
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
+    parser.add_argument("--figure", action="store_true", help="draw the results, and measure nothing")
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    if options.figure:
+        figure(pd.DataFrame(rows))
+        return
+    known = {(row["data"], row["form"], row["method"], row["seed"]) for row in rows}
+    for seed in options.seeds:
+        for form in options.forms:
+            for name in options.data:
+                for method in options.methods:
+                    if (name, form, method, seed) not in known:
+                        rows.append(record(name, form, method, seed))
+                        with RESULTS.open("a") as file:
+                            file.write(json.dumps(rows[-1]) + "\n")
+    print(table(pd.DataFrame(rows)).to_string())
+
+
+if __name__ == "__main__":
+    main()
