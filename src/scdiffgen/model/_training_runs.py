@@ -16,6 +16,7 @@ from scvi.train import Trainer, TrainRunner, merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
+from scdiffgen.module import InvalidMinibatchError
 from scdiffgen.train import (
     NO_STEP,
     GracefulTrainer,
@@ -183,8 +184,13 @@ def run_training(
     if not was_trained:
         warn_of_missing_features(model)
     training_plan = model._training_plan_cls(model.module, **plan)
-    with less_chatter(*LIGHTNING):
-        _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
+    try:
+        with less_chatter(*LIGHTNING):
+            _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
+    except InvalidMinibatchError:  # counts were changed during the training
+        if streamed is None:
+            check_counts_again(model.adata_manager)
+        raise
     model.is_trained_ = False  # until weights and summary are checked
     if not training_plan.n_steps:
         model.is_trained_ = was_trained

@@ -13,10 +13,11 @@ import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.data import LARGEST_LIBRARY, categories_of_condition, count_matching, feature_names, modality_names
+from scdiffgen.data import categories_of_condition, count_matching, feature_names, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
