@@ -20,11 +20,11 @@ from mudata import MuData
 from scvi.data import AnnDataManager
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._messages import did_you_mean, listed
+from scdiffgen._messages import did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data import Registry, categories_of_condition, modality_names, required_state
+from scdiffgen.data import Registry, categories_of_condition, feature_names, modality_names, required_state
 from scdiffgen.io import MODEL_FILE, UNREADABLE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
@@ -38,6 +38,7 @@ from ._training_summary import TrainingSummary, check_summary, training_summary
 if TYPE_CHECKING:
     from scvi.hub import HubModel
 
+SETUPS = ("setup_anndata", "setup_mudata")
 OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions)
 """Classes of options that a file may hold besides plain data."""
 
@@ -423,13 +424,16 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
     name = registry.get("model_name", cls.__name__)
     if name != cls.__name__ and name not in allowed:
         raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
-    setup = getattr(cls, str(registry.get("setup_method_name", "setup_anndata")), None)
+    method = registry.get("setup_method_name", "setup_anndata")
+    if method not in SETUPS:  # scvi-tools calls it by its name
+        raise ValueError(f"`dir_path`: {file} names {method!r} to register cells: it is none of {listed(SETUPS)}.")
+    setup = getattr(cls, method)
     options = {
         "model": (attributes["init_params_"].get("non_kwargs", {}), cls),
         "registration": (registry.get("setup_args", {}), setup),
     }
     for what, (given, function) in options.items():
-        known = list(inspect.signature(function).parameters) if callable(function) else []
+        known = list(inspect.signature(function).parameters)
         unknown = [option for option in given if option not in known]
         if unknown:
             raise ValueError(
@@ -438,12 +442,16 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
             )
     try:
         module = _described_module(cls, attributes, contents["model_state_dict"])
+        if not all(bool(weight.isfinite().all()) for weight in module.parameters()):
+            raise ValueError("weights that are not finite")
+        for name, genes in (feature_names(registry) or {"": required_state(registry, "X")["column_names"]}).items():
+            raise_if_not_unique(pd.Index(genes), f"genes{f' of {name!r}' * bool(name)}", "")
         if attributes.get("is_trained_"):
             summary = TrainingSummary.from_plain(attributes["training_summary_"])
             check_summary(summary, module.specs, len(modality_names(registry)))
     except UNREADABLE as error:
         raise ValueError(
-            f"`dir_path`: {file} lacks parts or weights of a model, or they do not match ({error!r:.300}). "
+            f"`dir_path`: {file} lacks parts or weights of a model, or they are invalid ({error!r:.300}). "
             f"{_other_version(saved_with)}"
         ) from error
     return attributes

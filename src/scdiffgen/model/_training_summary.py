@@ -14,6 +14,7 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import LARGEST_LIBRARY
+from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
@@ -95,8 +96,9 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
     """Raise if library sizes, conditions or pseudobulks are impossible."""
     sizes, n_cells = summary.library, len(summary.library)
     of_cell = () if n_modalities < 2 else (n_modalities,)
-    if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and sizes.any()):
-        raise ValueError(f"library sizes that are not between 0 and {LARGEST_LIBRARY:,}")
+    of_cells = sizes if sizes.ndim == 1 else sizes.sum(axis=1)
+    if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and of_cells.all()):
+        raise ValueError(f"library sizes that are not between 1 and {LARGEST_LIBRARY:,}")
     for spec in specs:
         ids, values, mask, given = condition = summary.conditions[spec.name]
         n_slots, n_categories = ids.shape[1], max(spec.n_categories, 1)
@@ -116,6 +118,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
             or not all(np.isfinite(array).all() for name, array in bulks.to_plain().items() if name != "doses")
             or not (bulks.doses >= 0).all()
             or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
+            or max(np.abs(table).max(initial=0) for table in tables) > np.log1p(TARGET_SUM) ** 2
         ):
             raise ValueError("invalid pseudobulks")
 
