@@ -310,13 +310,12 @@ def test_results_of_an_interrupted_call_are_kept_and_the_next_one_goes_on(
     np.testing.assert_array_equal(whole.obsm["X_tokens"], resumed.obsm["X_tokens"])
 
 
-@pytest.mark.parametrize("column", ["G1/S", "date", "sets"])
+@pytest.mark.parametrize("column", ["G1/S", "date"])
 def test_columns_that_a_file_cannot_hold_are_named_before_anything_is_computed(
     column: str, screened: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = screened_cells(40)
-    values = {"date": pd.Timestamp("2026-01-01"), "sets": [*["a"] * 39, {3}]}
-    cells.obs[column] = values.get(column, 1.0)
+    cells.obs[column] = pd.Timestamp("2026-01-01") if column == "date" else 1.0
     monkeypatch.setattr(Sampler, "minibatch", lambda *_: pytest.fail("computed"))
     for given in ({"adata": cells}, {"dataloader": [{"X": sparse.csr_matrix(cells.X), "obs": cells.obs}]}):
         with pytest.raises(ValueError, match=f"cannot hold the column {column!r} .*rename or convert"):

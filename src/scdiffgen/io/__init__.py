@@ -8,4 +8,5 @@ from ._whole_files import (
     ChunkedFile,
     all_or_nothing,
     digest_of,
+    finish_moves,
 )

@@ -32,6 +32,7 @@ else:
 REQUEST, LOCK = "request.json", "lock"
 UNS_KEY = "generated"
 DIGEST = "sha256:"
+COMPLETE = ".complete"
 CSR, MARK = ("data", "indices", "indptr", "shape"), ":"  # parts of a CSR matrix, after its name and the mark
 
 UNREADABLE = (
@@ -44,29 +45,38 @@ UNREADABLE = (
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder; its files are moved to ``folder`` atomically once all of them are on disk."""
-    # A new folder is renamed as a whole, and its parents are created. In an existing folder, each file atomically
-    # replaces the file of its name, in the order of writing; other files stay. If the block raises, nothing is moved.
-    # If the process is killed, the written files remain in a hidden folder with a name that ends in `.partial`, which
-    # may be deleted.
+    # A new folder is renamed as a whole, and its parents are created. In an existing folder, each file replaces the
+    # file of its name; other files stay. The hidden folder of the written files is first renamed to end in `.complete`,
+    # so that `finish_moves` can move the rest after a kill. If the block raises, nothing is moved. A kill before that
+    # leaves a hidden folder with a name that ends in `.partial`, which may be deleted.
     folder = folder.resolve()
     exists = folder.is_dir()
+    finish_moves(folder)
     above = folder if exists else folder.parent  # on the same file system, so that renaming copies no data
     above.mkdir(parents=True, exist_ok=True)
     partial = above / f".{folder.name}-{uuid4().hex[:8]}.partial"
     partial.mkdir()
     try:
         yield partial
-        files = sorted(partial.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-        reach_the_disk(*files, partial)
+        reach_the_disk(*partial.iterdir(), partial)
         if exists:
-            for file in files:
-                file.replace(folder / file.name)
-            reach_the_disk(folder)
+            partial.rename(partial.with_suffix(COMPLETE))
+            finish_moves(folder)
         else:
             partial.rename(folder)
             reach_the_disk(above)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files of complete writes into their folder, after which a process may have been killed."""
+    for complete in sorted(folder.glob(f".*-????????{COMPLETE}"), key=lambda path: path.stat().st_mtime_ns):
+        for file in complete.iterdir():
+            with suppress(FileNotFoundError):  # moved by another process
+                file.replace(folder / file.name)
+        reach_the_disk(folder)
+        shutil.rmtree(complete, ignore_errors=True)
 
 
 def reach_the_disk(*paths: Path) -> None:

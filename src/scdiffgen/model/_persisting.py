@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,16 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import Registry, categories_of_condition, feature_names, modality_names, required_state
-from scdiffgen.io import MODEL_FILE, UNREADABLE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
+from scdiffgen.io import (
+    MODEL_FILE,
+    UNREADABLE,
+    all_or_nothing,
+    check_file,
+    finish_moves,
+    only_plain_data,
+    plain_data,
+    read_plainly,
+)
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
 
@@ -143,6 +152,8 @@ class Persisting(BaseModelClass):
                 raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         allowed = allowed_classes_names_list
+        with suppress(OSError):  # a folder that cannot be written
+            finish_moves(file.parent)
         if backup_url is not None and not file.exists():
             with all_or_nothing(file.parent) as partial:
                 urlretrieve(backup_url, partial / file.name)

@@ -96,10 +96,9 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
     """Raise if library sizes, conditions or pseudobulks are impossible."""
     sizes, n_cells = summary.library, len(summary.library)
     of_cell = () if n_modalities < 2 else (n_modalities,)
-    of_cells = sizes if sizes.ndim == 1 else sizes.sum(axis=1)
-    if sizes.shape != (n_cells, *of_cell) or not (
-        0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and of_cells.all()
-    ):
+    has_molecules = (sizes if sizes.ndim == 1 else sizes.sum(axis=1)).all()
+    in_range = sizes.min() >= 0 and sizes.max() <= LARGEST_LIBRARY  # False for NaN
+    if sizes.shape != (n_cells, *of_cell) or not (in_range and has_molecules):
         raise ValueError(f"library sizes that are not between 1 and {LARGEST_LIBRARY:,}")
     for spec in specs:
         ids, values, mask, given = condition = summary.conditions[spec.name]
