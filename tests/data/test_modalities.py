@@ -150,10 +150,10 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 
 
 def test_cells_of_other_genes_are_refused_by_modality() -> None:
-    first, other = manager(paired()), paired()
+    mdata, other = paired(), paired()
     reordered = join({"rna": other["rna"].copy(), "prot": other["prot"][:, ::-1].copy()})
     with pytest.raises(ValueError, match="Modality 'prot' .*in another order"):
-        first.transfer_fields(reordered)
+        manager(mdata).transfer_fields(reordered)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning:mudata")
