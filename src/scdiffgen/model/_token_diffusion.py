@@ -273,7 +273,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         trainer_config: Any = None,
         **trainer_kwargs: Any,
     ) -> None:
-        """Train the model. Control-C ends training early and keeps the model; a second one raises KeyboardInterrupt.
+        """Train the model. Control-C or SIGTERM ends training early and keeps the model; then Control-C raises.
 
         Parameters
         ----------
