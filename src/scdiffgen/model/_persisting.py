@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import urlretrieve
 
@@ -103,7 +104,11 @@ class Persisting(BaseModelClass):
                 cells = cells_file(partial, prefix, self.registry)
                 self.adata.write(cells, **others)
                 self.cells_sha256_ = sha256_of(cells)
-            super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
+            try:
+                super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
+            except RuntimeError as error:  # PyTorch's, in place of the error of the disk
+                free = disk_usage(partial).free
+                raise OSError(f"`dir_path`: {folder} cannot be written ({error}): {free:,} bytes are free.") from error
         if save_anndata and self.adata.isbacked:  # writing re-opened it from the partial folder, which was renamed
             self.adata.file.filename = folder / Path(self.adata.file.filename).name
 
