@@ -197,7 +197,7 @@ class Manager(AnnDataManager):
         return {**vars(self), "_data": self.adata}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        self.__dict__.update(state)
         self.adata = state["_data"]
 
     def register_fields(

@@ -57,6 +57,7 @@ class Persisting(BaseModelClass):
     """Mixin that saves and loads models, and extends them to query data."""
 
     saved_with_: str | None = None
+    absent_genes_: list[str] | None = None  # genes of the reference that the cells of a query lack
     cells_sha256_: str | None = None  # digest of the file of cells that was saved with the model
 
     @shared_docs

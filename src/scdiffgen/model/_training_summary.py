@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
@@ -161,7 +162,8 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH))
+    absent = np.isin(model.get_var_names(legacy_mudata_format=True), model.absent_genes_ or [])
+    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH), absent)
     edges = number_edges(conditions, module.specs)
     reference = () if before is None or edges else before.reference_pseudobulks  # bins of a query are its own
     bulks: Sequence[Pseudobulks | None] = ()
@@ -326,24 +328,37 @@ def warn_of_missing_features(model: BaseModelClass) -> None:
 
 @torch.no_grad()
 def full_library(
-    module: DiffusionModule, library: np.ndarray, conditions: Conditions[np.ndarray], cells: Iterable[Batch]
+    module: DiffusionModule,
+    library: np.ndarray,
+    conditions: Conditions[np.ndarray],
+    cells: Iterable[Batch],
+    absent: np.ndarray,
 ) -> np.ndarray:
-    """Scale library sizes ``(cells, modalities)`` of training cells up to the full panel, by batch and label."""
+    """Scale library sizes of training cells up to the full panel, by batch and label.
+
+    Features are missing in a batch, or ``absent`` ``(columns,)`` in all cells, as genes that a query lacks.
+    """
     panels = module.code.panels
-    if panels.missing is None:
+    if panels.missing is None and not absent.any():
         return library
+    library = library.reshape(len(library), -1)
     keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
     shape = [spec.n_categories for spec in keys]
 
     def groups(given: Conditions[np.ndarray]) -> np.ndarray:
+        if not keys:
+            return np.zeros(given.n_cells, dtype=int)
         return np.ravel_multi_index([given[spec.name].ids[:, 0] for spec in keys], shape)
 
-    covered, n_cells = np.zeros((np.prod(shape), library.shape[1])), np.zeros((np.prod(shape), 1))
+    covered, n_cells = np.zeros((math.prod(shape), library.shape[1])), np.zeros((math.prod(shape), 1))
     for counts, given in cells:
         missing = panels.of_cells(given)
-        assert missing is not None
+        if missing is None:
+            missing = torch.from_numpy(absent).to(counts.device)
         present = module.expression(counts, given) * ~missing
-        np.add.at(covered, groups(given.numpy()), module.blocks.dense_sums(present).cpu().numpy())
+        shares = module.blocks.dense_sums(present).cpu().numpy().reshape(len(counts), -1)
+        np.add.at(covered, groups(given.numpy()), shares)
         np.add.at(n_cells, groups(given.numpy()), 1)
     coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[groups(conditions)]
-    return np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)
+    full = np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)
+    return full if full.shape[1] > 1 else full[:, 0]
