@@ -34,7 +34,6 @@ from ._model_access import LIGHTNING, in_training, less_chatter
 from ._training_data import RegisteredData, StreamedData
 from ._training_summary import remember_training, warn_of_missing_features
 
-N_TRIED = 8  # number of cells that are drawn after training, to check the weights
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
 WHOLE_NUMBERS = {"max_steps": -1, "early_stopping_patience": 0, "early_stopping_warmup_epochs": 0}
@@ -213,13 +212,13 @@ def run_training(
 
 
 @torch.no_grad()
-def check_drawing(module: DiffusionModule, data: RegisteredData | StreamedData) -> None:
+def check_drawing(module: DiffusionModule, data: RegisteredData | StreamedData, n_cells: int = 8) -> None:
     """Raise if weights are not finite, or a few cells cannot be drawn."""
     if not all(bool(weight.isfinite().all()) for weight in module.parameters()):
         raise FloatingPointError("NaN or infinite weights")
     module.eval()
     generator = torch.Generator(module.device).manual_seed(0)
-    for counts, given in data.some(N_TRIED):
+    for counts, given in data.some(n_cells):
         drawn = module.generate(given, module.library(counts), n_steps=2, generator=generator)
         if not drawn.isfinite().all():
             raise FloatingPointError("NaN or infinite counts of new cells")
