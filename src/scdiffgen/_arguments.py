@@ -8,6 +8,8 @@ from typing import Any
 
 from ._messages import did_you_mean
 
+LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd number
+
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 

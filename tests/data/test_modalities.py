@@ -53,8 +53,8 @@ def test_rows_in_order_share_the_values_of_the_modality() -> None:
 
 
 def test_other_cells_may_lack_a_modality() -> None:
-    first, other = manager(paired()), join({"rna": paired(seed=3)["rna"].copy()})
-    moved = first.transfer_fields(other)
+    mdata, other = paired(), join({"rna": paired(seed=3)["rna"].copy()})
+    moved = manager(mdata).transfer_fields(other)
     assert moved.get_from_registry("X_prot").shape == (60, 5)
     assert moved.get_from_registry("X_prot").nnz == 0
     np.testing.assert_array_equal(dense(moved.get_from_registry("X")), dense(other["rna"].X))
@@ -150,10 +150,10 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 
 
 def test_cells_of_other_genes_are_refused_by_modality() -> None:
-    first, other = manager(paired()), paired()
+    mdata, other = paired(), paired()
     reordered = join({"rna": other["rna"].copy(), "prot": other["prot"][:, ::-1].copy()})
     with pytest.raises(ValueError, match="Modality 'prot' .*in another order"):
-        first.transfer_fields(reordered)
+        manager(mdata).transfer_fields(reordered)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning:mudata")

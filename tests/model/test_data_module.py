@@ -20,6 +20,7 @@ from torch import Tensor
 from scdiffgen.data import registered_conditions
 from scdiffgen.datasets import simulate, simulate_cite
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._sampler import Sampler
 from scdiffgen.model._training_data import KeptCells
 from scdiffgen.model._training_summary import training_summary
 
@@ -270,7 +271,56 @@ def test_what_a_loader_or_a_file_cannot_be(screened: TokenDiffusion, tmp_path: P
     broken = [next(iter(Frames(cells))), {"X": torch.zeros(1, 20)}]
     with pytest.raises(ValueError, match="is registered, but it is missing in a minibatch"):
         screened.write_back(dataloader=broken, path=tmp_path / "half.zarr", keys=["X_tokens"], silent=True)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["half.zarr.partial"]
+
+
+class Interrupted(Frames):
+    """Minibatches that end at one with an error."""
+
+    def __init__(self, cells: AnnData, at: int) -> None:
+        super().__init__(cells)
+        self.at = at
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number, batch in enumerate(super().__iter__()):
+            if number == self.at:
+                raise KeyboardInterrupt
+            yield batch
+
+
+def test_results_of_an_interrupted_call_are_kept_and_the_next_one_goes_on(
+    screened: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, options = screened_cells(100), {"n_steps": 2, "silent": True}
+    screened.write_back(dataloader=Frames(cells), path=tmp_path / "whole.zarr", **options)
+    path = tmp_path / "cells.zarr"
+    with pytest.raises(KeyboardInterrupt):
+        screened.write_back(dataloader=Interrupted(cells, 2), path=path, **options)
+    with pytest.raises(ValueError, match=r"begun by another call, with other n_steps \(was 2\)"):
+        screened.write_back(dataloader=Frames(cells), path=path, n_steps=3, silent=True)
+    with pytest.raises(ValueError, match="begun with other cells"):
+        screened.write_back(dataloader=Frames(screened_cells(40)[8:].copy()), path=path, **options)
+    draw, drawn = Sampler.minibatch, []
+    monkeypatch.setattr(Sampler, "minibatch", lambda *args: drawn.append(args) or draw(*args))
+    screened.write_back(dataloader=Frames(cells), path=path, **options)
+    assert len(drawn) == 2  # of four
+    whole, resumed = (ad.read_zarr(tmp_path / name) for name in ("whole.zarr", "cells.zarr"))
+    pd.testing.assert_frame_equal(whole.obs, resumed.obs)
+    np.testing.assert_array_equal(whole.obsm["X_generated"].toarray(), resumed.obsm["X_generated"].toarray())
+    np.testing.assert_array_equal(whole.obsm["X_tokens"], resumed.obsm["X_tokens"])
+
+
+@pytest.mark.parametrize("column", ["G1/S", "date"])
+def test_columns_that_a_file_cannot_hold_are_named_before_anything_is_computed(
+    column: str, screened: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = screened_cells(40)
+    cells.obs[column] = pd.Timestamp("2026-01-01") if column == "date" else 1.0
+    monkeypatch.setattr(Sampler, "minibatch", lambda *_: pytest.fail("computed"))
+    for given in ({"adata": cells}, {"dataloader": [{"X": sparse.csr_matrix(cells.X), "obs": cells.obs}]}):
+        with pytest.raises(ValueError, match=f"cannot hold the column {column!r} .*rename or convert"):
+            screened.write_back(path=tmp_path / "cells.zarr", silent=True, **given)
+    assert not (tmp_path / "cells.zarr").exists()
 
 
 def written_by_scvi_tools(adata: AnnData) -> dict[str, Any]:
@@ -352,7 +402,7 @@ def replaced(key: str, change: Callable[[Tensor], Any]) -> Callable[[Cells], Cel
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (replaced("labels", lambda codes: codes + 5), r"code 6 of 'cell_type'.*2 categories"),
+        (replaced("labels", lambda codes: codes + 5), r"code 5 of 'cell_type'.*2 categories"),
         (replaced("labels", lambda codes: None), "'labels' is registered, but it is missing in a minibatch"),
         (replaced("X", lambda counts: counts[:, :10]), "has 10 genes, and 20 are registered"),
         (replaced("X", lambda counts: counts.log1p()), "does not hold molecule counts"),

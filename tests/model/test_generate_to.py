@@ -194,7 +194,7 @@ def test_a_column_that_the_format_cannot_hold_is_named_before_the_first_chunk(
     model = trained_model(adata, labels_key="cell_type", categorical_covariate_keys=["G1/S"])
     monkeypatch.setattr("scdiffgen.model._chunked_generation.sample_chunk", lambda *_: pytest.fail("sampled"))
     for conditions in ({"G1/S": "yes"}, {"cell_type": "a"}):  # requested, and drawn
-        with pytest.raises(ValueError, match=r"a .zarr cannot hold the condition 'G1/S' .*: pass another format"):
+        with pytest.raises(ValueError, match=r"a .zarr cannot hold the column 'G1/S' .*: pass another format"):
             model.generate_to(tmp_path / "cells.zarr", conditions, 4, n_steps=2)
     assert not list(tmp_path.iterdir())
 

@@ -100,6 +100,14 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
     assert 12 < treated.X[:, 0].mean() - before < 40
 
 
+@pytest.mark.parametrize("process", ["thinning", "gaussian"])
+def test_one_gene_is_enough(process: str) -> None:
+    cells = simulated_cells(60, n_genes=1)
+    model = trained_model(cells, labels_key="cell_type", process=process)
+    drawn = model.generate({"cell_type": "a"}, 40, n_steps=2, seed=0, silent=True)
+    assert drawn.X.mean() == pytest.approx(cells.X.mean(), rel=0.2)
+
+
 def test_gaussian_diffusion_has_groups_of_new_types_before_they_are_trained_on(gaussian: TokenDiffusion) -> None:
     cells = simulated_cells(120)
     cells.obs["guide"] = "ctrl"

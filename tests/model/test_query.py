@@ -184,3 +184,17 @@ def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> Non
         assert all(hook(on_device).device.type == "meta" for hook in weight._backward_hooks.values())
         n_known = dict(reference.module.denoiser.named_parameters())[name].shape[0]
         assert not weight.grad[:n_known].any() and weight.grad[n_known:].all()
+
+
+def test_cells_of_a_query_that_lacks_genes_have_its_depth_in_the_genes_that_it_has(tmp_path: Path) -> None:
+    reference = trained_model(simulated_cells(400, n_genes=100), 60, labels_key="cell_type", batch_key="batch")
+    new, is_known = simulated_cells(200, n_genes=100, seed=5), np.arange(100) % 10 < 7
+    new.obs["batch"] = "new"
+    depth = new.X[:, is_known].sum(1).mean()
+    cells = TokenDiffusion.prepare_query_anndata(new[:, is_known].copy(), reference, inplace=False)
+    query = TokenDiffusion.load_query_data(cells, reference)
+    query.train(10, batch_size=32, **QUIET)
+    query.save(tmp_path / "query")
+    for model in (query, TokenDiffusion.load(tmp_path / "query", adata=False)):
+        drawn = model.generate({"batch": "new"}, 300, seed=0, silent=True).X.toarray()
+        assert drawn[:, is_known].sum(1).mean() == pytest.approx(depth, rel=0.06)

@@ -65,6 +65,7 @@ def found(folder: Path) -> dict[str, Any]:
     model = TokenDiffusion.load(folder, accelerator="cpu")
     made = model.generate({"cell_type": "a"}, 2, n_steps=2, seed=0)
     mark = float(mark_of(model))
+    assert model.adata.obs["mark"].eq(mark).all()
     return {"mark": mark, "cells": model.adata.n_obs, "generated": made.n_obs}
 
 
@@ -111,6 +112,7 @@ def mark_of(model: TokenDiffusion) -> torch.Tensor:
 def marked(model: TokenDiffusion, mark: float) -> TokenDiffusion:
     with torch.no_grad():
         mark_of(model).fill_(mark)
+    model.adata.obs["mark"] = mark
     return model
 
 

@@ -63,6 +63,10 @@ def put(place: str, value: Any) -> Callable[[Path], TokenDiffusion]:
     return changed(change)
 
 
+def large_pseudobulks(value: float) -> Callable[[dict[str, Any]], Any]:
+    return lambda whole: whole["attr_dict"]["training_summary_"]["pseudobulks"][0]["log_mean"].fill(value)
+
+
 def at_path(act: str, path: Any) -> Callable[[Path], Any]:
     def go(folder: Path) -> Any:
         place = folder / path if isinstance(path, str) and "model.pt" in path else path
@@ -84,6 +88,7 @@ def load(folder: Path, **options: Any) -> TokenDiffusion:
 AGAIN, VERSION, ABSENT, WHERE = "Copy it again", "load it with that version", FileNotFoundError, "model.pt"
 REGISTRY, OPTIONS = "attr_dict/registry_", "attr_dict/init_params_/non_kwargs"
 BIAS = "denoiser.network.readout.bias"
+GENES = f"{REGISTRY}/field_registries/X/state_registry"
 LIBRARY = np.full(120, 100.0, np.float32)
 FILES = [
     bad("no folder", lambda f: load(f / "no"), WHERE, "there is no", ABSENT),
@@ -96,6 +101,19 @@ FILES = [
     bad("a damaged beginning", file(flipped_at(0.001)), "damaged", AGAIN),
     bad("a damaged weight", file(reversed_weight), "damaged", AGAIN),
     bad("another file of PyTorch", file(lambda p: torch.save([1.0], p)), "no saved model", "model.save"),
+    *(
+        bad(f"a weight of {value}", changed(lambda w, v=value: w["model_state_dict"][BIAS].fill_(v)), "finite", VERSION)
+        for value in (np.nan, np.inf)
+    ),
+    bad("genes that occur twice", put(f"{GENES}/column_names", np.array(["gene0"] * 12)), "'gene0'", VERSION),
+    *(
+        bad(f"pseudobulks of {value}", changed(large_pseudobulks(value)), "pseudobulks", VERSION)
+        for value in (1e30, -1e30, np.nan)
+    ),
+    *(
+        bad(f"registration by {name!r}", put(f"{REGISTRY}/setup_method_name", name), repr(name), "'setup_mudata'")
+        for name in ("load", "save", "__init__", "train", "setup_datamodule", "", None, 3)
+    ),
     bad("a model of another class", put(f"{REGISTRY}/model_name", "SCVI"), "SCVI", "SCVI.load"),
     bad("an option of a later version", put(f"{OPTIONS}/n_heads", 3), "'n_heads'", VERSION),
     bad("a registration of a later version", put(f"{REGISTRY}/setup_args/species_key", None), "'species_key'", VERSION),
@@ -108,6 +126,7 @@ FILES = [
             ("below 0", np.append(LIBRARY[1:], -5.0)),
             ("of no cell", np.append(LIBRARY[1:], 1e30)),
             ("of 0 alone", 0 * LIBRARY),
+            ("of 0 in one cell", np.append(LIBRARY[1:], 0)),
             ("of one modality more", np.stack([LIBRARY, LIBRARY], 1)),
         ]
     ),

@@ -231,6 +231,31 @@ def test_when_saving_fails_the_file_stays(saved: Path, tiny: TokenDiffusion, mon
     assert [path.name for path in saved.parent.rglob("*")] == ["model", "model.pt"]
 
 
+def test_an_error_of_pytorch_in_writing_names_the_free_space(
+    tiny: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk, PyTorch says "unexpected pos 940480 vs 940376" alone."""
+    write = torch.save
+
+    def disk_is_full(*args: Any, **options: Any) -> None:
+        write(*args, **options)
+        raise RuntimeError("unexpected pos 940480 vs 940376")
+
+    monkeypatch.setattr(torch, "save", disk_is_full)
+    with pytest.raises(OSError, match=r"`dir_path`: .*model cannot be written \(unexpected pos.*bytes are free"):
+        tiny.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_permission_is_named(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(zipfile, "ZipFile", forbidden)
+    with pytest.raises(PermissionError, match="`dir_path`: you may not read .*model.pt. Ask its owner"):
+        load(saved)
+
+
 def test_saving_replaces_the_files_of_the_model_and_no_others(tiny: TokenDiffusion, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     tiny.save(tmp_path, prefix="first_", overwrite=True)

@@ -13,7 +13,7 @@ from anndata import AnnData
 from fingerprint import weights_of
 from lightning.pytorch import Callback
 from own_process import run_script
-from small_cells import QUIET, simulated_cells, small_model
+from small_cells import QUIET, SMALL, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -74,6 +74,33 @@ def test_a_learning_rate_far_too_high_ends_in_words(lr: float, cells: AnnData) -
         assert np.isfinite(model.get_latent_representation()).all()
 
 
+@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent"])
+@pytest.mark.parametrize("lr", [1e3, 1e30])
+def test_a_few_steps_at_an_absurd_learning_rate_end_in_words_or_in_cells(process: str, lr: float) -> None:
+    TokenDiffusion.setup_anndata(cells := simulated_cells(60), labels_key="cell_type")
+    model = TokenDiffusion(cells, **SMALL, process=process)
+    try:
+        model.train(2, batch_size=30, plan_kwargs={"lr": lr}, **QUIET)
+    except RuntimeError as error:
+        assert "lower learning rate" in str(error) and not model.is_trained_
+    else:
+        assert model.generate({"cell_type": "a"}, 3, n_steps=4).X.sum() > 0
+
+
+class NoGradients(Callback):
+    def on_after_backward(self, trainer: Any, plan: Any) -> None:
+        for weight in plan.module.denoiser.parameters():
+            if weight.grad is not None:
+                weight.grad.fill_(torch.nan)
+
+
+def test_steps_that_were_all_skipped_are_told_as_such(cells: AnnData) -> None:
+    model = small_model(cells)
+    with pytest.raises(RuntimeError, match="gradients of 4 steps in a row were not finite.*lower learning rate"):
+        model.train(1, batch_size=16, callbacks=[NoGradients()], **QUIET)
+    assert not model.is_trained_
+
+
 class Stop(Callback):
     """Raises an error, such as that of Control-C, before so many minibatches are over, and remembers the average."""
 
@@ -119,8 +146,9 @@ def test_other_ends_of_a_training_are_raised(
     assert model.is_trained_ == again
 
 
-def test_a_script_goes_on_after_control_c_and_a_second_one_ends_it(tmp_path: Path) -> None:
-    printed = run_script(Path(__file__).with_name("interrupted.py"), tmp_path / "model", folder=tmp_path)
+@pytest.mark.parametrize("how", ["ControlC", "Terminated"])
+def test_a_script_goes_on_after_a_signal_and_control_c_then_ends_it(how: str, tmp_path: Path) -> None:
+    printed = run_script(Path(__file__).with_name("interrupted.py"), tmp_path / "model", how, folder=tmp_path)
     epochs, loss = printed.splitlines()[-2].split()
     assert int(epochs) == 3 and printed.splitlines()[-1] == "the second one was raised"
     loaded = TokenDiffusion.load(tmp_path / "model", adata=simulated_cells(60), accelerator="cpu")

@@ -219,6 +219,8 @@ def test_both_arms_are_untreated_unless_a_perturbation_is_asked_for(columns: lis
         ({"in_labels": "a"}, "`in_labels` needs `label_key`, which is None: name"),
         ({"in_labels": [], "label_key": "cell_type"}, "`in_labels` is empty, so no gene would change: name labels"),
         ({"in_labels": "c", "label_key": "cell_type"}, "`in_labels`: 'c' is not a label of the simulated cells"),
+        ({"n_cells": [10, 20]}, r"`n_cells` is \[10, 20\]"),
+        ({"depth": [3]}, r"`depth` is \[3\]"),
         ({"in_labels": "a", "label_key": "type"}, "`label_key`: 'type' is not a registered condition"),
         ({"treated_shares": {"a": 1}, "label_key": "cell_type"}, "`treated_shares` are given without `shares`"),
         ({"shares": {"a": -1, "b": 2}, "label_key": "cell_type"}, "`shares` .* pass nonnegative numbers"),

@@ -1,5 +1,8 @@
 """Power is that of closed forms, and false discoveries are as many as the test admits."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,6 +50,40 @@ def test_power_is_that_of_the_t_test_at_the_threshold_of_the_false_discovery_rat
         assert row["type_1_error"] == pytest.approx(alpha, abs=0.03)
     assert table["power"].is_monotonic_increasing and table["n_genes"].eq(1500).all()
     assert table["detectable"].isna().tolist() == (table["power"] < 0.8).tolist()
+
+
+RESULTS: dict[str, tuple[Callable[[AnnData], Any], str]] = {
+    "logarithms": (lambda a: pd.Series(np.linspace(0, 9, a.n_vars), a.var_names), "not their logarithms"),
+    "statistics": (lambda a: pd.Series(np.linspace(-1, 0.9, a.n_vars), a.var_names), "not their logarithms"),
+    "genes twice": (
+        lambda a: pd.Series(0.5, [*a.var_names, "gene0"]),
+        "not unique: 'gene0' .*one p-value",
+    ),
+    "text": (lambda a: pd.Series("a", a.var_names), "a pandas Series of p-values"),
+    "an array": (lambda a: np.zeros(a.n_vars), "a pandas Series of p-values"),
+}
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_results_that_are_no_p_values_are_named(what: str) -> None:
+    test, message = RESULTS[what]
+    with pytest.raises((TypeError, ValueError), match=message):
+        tl.power_analysis(even(30, 1e3), [1.0], n_donors=[2], n_cells=[4], n_replicates=1, test=test)
+
+
+@pytest.mark.parametrize("test", ["pseudobulk", "cells"])
+def test_labels_too_rare_for_a_test_are_named(test: str) -> None:
+    shares = {"a": np.full(30, 1 / 30), "rare": np.full(30, 1 / 30)}
+    experiment = {"label_key": "cell_type", "in_labels": "rare", "shares": {"a": 0.999, "rare": 0.001}}
+    options = {"n_donors": [3], "n_cells": [4], "n_replicates": 1, "test": test, "seed": 3}
+    with pytest.raises(ValueError, match=r"`in_labels` of `experiment` is \['rare'\].*larger `n_cells`|is not a label"):
+        tl.power_analysis(KnownGenerator(shares, 1e3), [1.0], experiment=experiment, **options)
+
+
+@pytest.mark.parametrize("n_genes", [1, 2])
+def test_genes_too_few_for_strata_are_named(n_genes: int) -> None:
+    with pytest.raises(ValueError, match=f"`model`: only {n_genes} gene.*3 strata"):
+        tl.power_analysis(even(n_genes, 1e3), [1.0], n_donors=[2], n_cells=[4], n_replicates=1)
 
 
 def test_planted_genes_are_as_asked_and_subsamples_are_of_the_designs() -> None:

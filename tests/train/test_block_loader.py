@@ -20,6 +20,9 @@ from scdiffgen.train import BlockLoader, cell_loader
 N_CELLS = 200
 
 
+KEPT: list[Any] = []
+
+
 @pytest.fixture(scope="module", params=["csr.h5ad", "dense.h5ad", "csr.zarr", "dense.zarr"])
 def manager(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Registered cells on disk, each identified by its counts."""
@@ -32,9 +35,9 @@ def registered(name: str, folder: Path) -> Any:
     adata.X = sparse.csr_matrix(adata.X) if name.startswith("csr") else adata.X
     write = adata.write_zarr if name.endswith("zarr") else adata.write_h5ad
     write(folder / name)
-    return small_model(
-        open_cells(folder / name), labels_key="cell_type", continuous_covariate_keys=["age"]
-    ).adata_manager
+    model = small_model(open_cells(folder / name), labels_key="cell_type", continuous_covariate_keys=["age"])
+    KEPT.append(model)  # the manager does not keep the cells
+    return model.adata_manager
 
 
 def numbers(batches: list[dict[str, torch.Tensor]]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Registration of cells: fields beyond those of scvi-tools, and encoding of requested conditions."""
 
-from scdiffgen.data._counts import LARGEST_LIBRARY, CountsField, are_counts, check_counts_again, modality_fields
+from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields
 from scdiffgen.data._open_cells import open_cells
 from scdiffgen.data._perturbations import feature_table
 from scdiffgen.data._registered import (

@@ -19,13 +19,13 @@ from scipy import sparse
 from scvi.data import AnnDataManager
 from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
+from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import counted, did_you_mean, listed, plain, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_VALUES = 2**24  # values per block: 128 MiB as float64
 N_BLOCKS_LOOKED_AT = 8  # number of blocks of a matrix on disk, unless all of it is checked
 N_CELLS_LOOKED_AT = 100  # number of cells to detect rounded values
-LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd number
 MANY_GENES = 10  # number of genes with the same value in a cell, above which smaller values must occur as well
 
 
@@ -69,11 +69,6 @@ def holds_counts(matrix: Any) -> bool:
     except TypeError:
         return False
     return report.first is None and not (report.rounded or len(report.full_cells))
-
-
-def are_counts(values: Any) -> bool:
-    """Test whether all values of a minibatch are nonnegative integers up to ``LARGEST_LIBRARY``."""
-    return bool(((values >= 0) & (values <= LARGEST_LIBRARY) & (values % 1 == 0)).all())
 
 
 def row_totals(block: Any) -> np.ndarray:

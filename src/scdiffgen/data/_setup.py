@@ -9,6 +9,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pandas as pd
@@ -176,7 +177,28 @@ def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool 
 
 
 class Manager(AnnDataManager):
-    """AnnData manager that leaves data unchanged if a field raises, and keeps the setup method in transfers."""
+    """AnnData manager that leaves data unchanged if a field raises, and keeps the setup method in transfers.
+
+    It refers to the data weakly, because scvi-tools keeps all managers, and would keep all data in memory.
+    """
+
+    _data: ref[AnnData | MuData] | None = None
+
+    @property
+    def adata(self) -> Any:
+        """Registered data, which a model or the caller keeps; ``None`` if nobody does."""
+        return None if self._data is None else self._data()
+
+    @adata.setter
+    def adata(self, data: AnnData | MuData | None) -> None:
+        self._data = None if data is None else ref(data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_data": self.adata}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.adata = state["_data"]
 
     def register_fields(
         self, adata: AnnData | MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any

@@ -120,6 +120,8 @@ def check_file(file: Path) -> None:
             # PyTorch skips the bytes of members that are marked as folders, and never writes compressed members.
             if any(entry.external_attr or entry.compress_type for entry in archive.infolist()) or archive.testzip():
                 raise ValueError("its checksums or its directory do not match")
+    except PermissionError as error:
+        raise PermissionError(f"`dir_path`: you may not read {file}. Ask its owner for permission.") from error
     except UNREADABLE as error:
         raise ValueError(f"`dir_path`: {file} is damaged, cut short, or no saved model ({error}). {AGAIN}") from error
 

@@ -8,7 +8,7 @@ import struct
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from io import BytesIO
@@ -32,6 +32,8 @@ else:
 REQUEST, LOCK = "request.json", "lock"
 UNS_KEY = "generated"
 DIGEST = "sha256:"
+COMPLETE = ".complete"
+CSR, MARK = ("data", "indices", "indptr", "shape"), ":"  # parts of a CSR matrix, after its name and the mark
 
 UNREADABLE = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError),
@@ -43,29 +45,38 @@ UNREADABLE = (
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder; its files are moved to ``folder`` atomically once all of them are on disk."""
-    # A new folder is renamed as a whole, and its parents are created. In an existing folder, each file atomically
-    # replaces the file of its name, in the order of writing; other files stay. If the block raises, nothing is moved.
-    # If the process is killed, the written files remain in a hidden folder with a name that ends in `.partial`, which
-    # may be deleted.
+    # A new folder is renamed as a whole, and its parents are created. In an existing folder, each file replaces the
+    # file of its name; other files stay. The hidden folder of the written files is first renamed to end in `.complete`,
+    # so that `finish_moves` can move the rest after a kill. If the block raises, nothing is moved. A kill before that
+    # leaves a hidden folder with a name that ends in `.partial`, which may be deleted.
     folder = folder.resolve()
     exists = folder.is_dir()
+    finish_moves(folder)
     above = folder if exists else folder.parent  # on the same file system, so that renaming copies no data
     above.mkdir(parents=True, exist_ok=True)
     partial = above / f".{folder.name}-{uuid4().hex[:8]}.partial"
     partial.mkdir()
     try:
         yield partial
-        files = sorted(partial.iterdir(), key=lambda file: file.stat().st_mtime_ns)
-        reach_the_disk(*files, partial)
+        reach_the_disk(*partial.iterdir(), partial)
         if exists:
-            for file in files:
-                file.replace(folder / file.name)
-            reach_the_disk(folder)
+            partial.rename(partial.with_suffix(COMPLETE))
+            finish_moves(folder)
         else:
             partial.rename(folder)
             reach_the_disk(above)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files of complete writes into their folder, after which a process may have been killed."""
+    for complete in sorted(folder.glob(f".*-????????{COMPLETE}"), key=lambda path: path.stat().st_mtime_ns):
+        for file in complete.iterdir():
+            with suppress(FileNotFoundError):  # moved by another process
+                file.replace(folder / file.name)
+        reach_the_disk(folder)
+        shutil.rmtree(complete, ignore_errors=True)
 
 
 def reach_the_disk(*paths: Path) -> None:
@@ -83,21 +94,18 @@ def reach_the_disk(*paths: Path) -> None:
 
 
 class ChunkedFile:
-    """File of counts that is written in chunks, in any order and by several processes, and joined at the end.
+    """File of cells that is written in chunks, in any order and by several processes, and joined at the end.
 
     Each chunk is written atomically as a separate file in the folder ``<path>.partial``. Once all chunks exist they are
     joined, the result is renamed to ``path`` and the folder is removed; after an interruption, the same request resumes
-    with the missing chunks. ``request``, plain values that identify the cells, is saved in ``.uns["generated"]``.
-    The context manager locks out other processes. The format must support the columns of ``obs`` (a single row).
+    with the missing chunks. ``request``, plain values that identify the cells, is saved in the folder. The context
+    manager locks out other processes.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any], obs: pd.DataFrame
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any]) -> None:
         self.path = Path(path)
         if self.path.suffix not in (".h5ad", ".zarr"):
             raise ValueError(f"`path` is {str(path)!r}: pass the name of a file that ends with '.h5ad' or '.zarr'.")
-        self._check_columns(obs)
         self.n_chunks = n_chunks
         self.request = json.loads(json.dumps(dict(request), default=lambda number: number.item()))
         self._folder = self.path.with_name(f"{self.path.name}.partial")
@@ -135,51 +143,60 @@ class ChunkedFile:
         """List the chunks that are absent or damaged."""
         return [chunk for chunk in range(self.n_chunks) if not is_whole_archive(self._file(chunk))]
 
-    def write(self, chunk: int, counts: sparse.csr_matrix) -> None:
-        """Write a chunk atomically and durably."""
+    def read(self, chunk: int, name: str) -> np.ndarray | None:
+        """Read a dense element of a chunk; ``None`` if the chunk is absent or damaged."""
+        return rows_of(self._file(chunk), name) if is_whole_archive(self._file(chunk)) else None
+
+    def write(self, chunk: int, rows: Mapping[str, Any]) -> None:
+        """Write rows of elements, such as ``"X"``, dense or CSR, as a chunk, atomically and durably."""
         partial = self._folder / f".{uuid4().hex[:8]}.npz"
+        arrays: dict[str, Any] = {}
+        for name, values in rows.items():
+            parts = {f"{name}{MARK}{part}": getattr(values, part) for part in CSR} if sparse.issparse(values) else {}
+            arrays |= parts or {name: values}
         try:
-            sparse.save_npz(partial, counts, compressed=False)
+            np.savez(partial, **arrays)
             self._put(partial, self._file(chunk))
         finally:  # in case writing failed, such as on a full disk
             partial.unlink(missing_ok=True)
 
-    def finish(self, obs: pd.DataFrame, var: pd.DataFrame) -> None:
-        """Join the chunks, with one chunk in memory at a time, and add the annotation of cells and genes."""
+    def finish(self, cells: AnnData, elements: Sequence[str] = ("X",)) -> None:
+        """Add elements, which are joined with one chunk in memory at a time, to annotated cells without them."""
         joined = self._folder / f"joined{self.path.suffix}"
-        cells = AnnData(obs=obs, var=var, uns={UNS_KEY: {"request": json.dumps(self.request)}})
         if self.path.suffix == ".h5ad":
             cells.write_h5ad(joined)
             with h5py.File(joined, "r+") as file:
-                self._join(file)
+                self._join(file, elements)
             reach_the_disk(joined)
         else:
             shutil.rmtree(joined, ignore_errors=True)  # from an interrupted run
             write_quietly(group := new_zarr(joined), "/", cells)
-            self._join(group)
+            self._join(group, elements)
             reach_the_disk(*joined.rglob("*"))
         joined.rename(self.path)
         reach_the_disk(self.path.absolute().parent)
 
-    def _join(self, file: h5py.File | zarr.Group) -> None:
-        if "X" in file:
-            del file["X"]
-        for chunk in range(self.n_chunks):
-            append_rows(file, "X", sparse.load_npz(self._file(chunk)))
+    def _join(self, file: h5py.File | zarr.Group, elements: Sequence[str]) -> None:
+        for name in elements:
+            if name in file:
+                del file[name]
+            for chunk in range(self.n_chunks):
+                append_rows(file, name, rows_of(self._file(chunk), name))
 
-    def _check_columns(self, obs: pd.DataFrame) -> None:
-        """Raise if the format does not support a column."""
-        for name in obs:
+    def check_columns(self, obs: pd.DataFrame) -> None:
+        """Raise if the format does not support a column of ``.obs``."""
+        for name, column in obs.items():
+            rows = slice(None) if column.dtype == object else slice(1)  # other types are the same in all rows
             if self.path.suffix == ".h5ad":
                 store = h5py.File(BytesIO(), "w")
             else:
                 store = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
             try:
-                write_quietly(store, "obs", obs[[name]])
-            except (TypeError, ValueError) as error:
+                write_quietly(store, "obs", obs[[name]][rows])
+            except Exception as error:  # anndata and the formats raise errors of many types
                 raise ValueError(
-                    f"`path` is {str(self.path)!r}, and a {self.path.suffix} cannot hold the condition {name!r} "
-                    f"({error}): pass another format ('.h5ad' or '.zarr'), or register the column by another name."
+                    f"`path` is {str(self.path)!r}, and a {self.path.suffix} cannot hold the column {name!r} ({error}):"
+                    " pass another format if there is one ('.h5ad' or '.zarr'), or rename or convert the column."
                 ) from error
 
     def _take(self, lock: IO[str]) -> None:
@@ -222,6 +239,15 @@ class ChunkedFile:
                 f"`path`: {where} was begun by another {by}, with other {', '.join((shown | names)[n] for n in pairs)}."
                 " Repeat the original call, pass another path, or delete it."
             )
+
+
+def rows_of(file: Path, name: str) -> Any:
+    """Read the rows of an element, dense or CSR, from a chunk."""
+    with np.load(file) as arrays:
+        if name in arrays:
+            return arrays[name]
+        data, indices, indptr, shape = (arrays[f"{name}{MARK}{part}"] for part in CSR)
+        return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape))
 
 
 def new_zarr(folder: Path) -> zarr.Group:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_whole_number
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import are_counts, check_counts_again
+from scdiffgen.data import check_counts_again
+from scdiffgen.module import InvalidMinibatchError
 
 from ._checks import cell_positions, check_seed
 
@@ -63,9 +64,12 @@ class Cells:
         """Yield minibatches of CSR counts and conditions, in sorted order."""
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
-            counts, conditions = self.module.unpack(batch)
-            if not are_counts(counts.values()):  # replaced or changed after registration
+            try:
+                self.module.check(batch)
+            except InvalidMinibatchError:  # counts were replaced or changed after registration
                 check_counts_again(self.manager)
+                raise
+            counts, conditions = self.module.unpack(batch)
             if self.changes:
                 conditions = conditions.replace(repeated(self.changes, len(counts), counts.device))
             yield counts, conditions

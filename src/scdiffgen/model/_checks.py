@@ -12,8 +12,7 @@ import torch
 from lightning.pytorch.accelerators import AcceleratorRegistry
 from numpy.typing import ArrayLike
 
-from scdiffgen._arguments import check_share, check_whole_number, is_finite_number
-from scdiffgen.data import LARGEST_LIBRARY
+from scdiffgen._arguments import LARGEST_LIBRARY, check_share, check_whole_number, is_finite_number
 
 LARGEST_SEED = 2**63 - 1
 

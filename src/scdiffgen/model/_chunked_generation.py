@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
 from scipy import sparse
 from scvi.utils import track
 
 from scdiffgen.conditions import N_CELLS, Conditions
 from scdiffgen.data import required_state
-from scdiffgen.io import ChunkedFile, digest_of
+from scdiffgen.io import UNS_KEY, ChunkedFile, digest_of
 
 from ._cell_request import CellRequest
 from ._cells import generator_from
@@ -83,7 +85,9 @@ def write_cells(
         return completed(number, library_size)
 
     first = request.obs(request.decoded(request.encoded.take(request.row_of)))[:1]
-    with ChunkedFile(path, len(chunks), described, first) as file:
+    new = ChunkedFile(path, len(chunks), described)
+    new.check_columns(first)
+    with new as file:
         missing = [] if file.is_whole else file.missing()
         drawn: Iterator[tuple[int, sparse.csr_matrix]]
         if client is None:
@@ -91,11 +95,12 @@ def write_cells(
         else:
             drawn = _sample_on(client, sampler, missing, chunk)
         for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
-            file.write(number, counts)
+            file.write(number, {"X": counts})
         if not file.is_whole:
             parts = [request.complete(source(number), cells).given_only() for number, cells in enumerate(chunks)]
             obs = request.obs(pd.concat(map(request.decoded, parts), ignore_index=True))
-            file.finish(sampler.annotate(obs, Conditions.concatenate(parts)), pd.DataFrame(index=gene_names(model)))
+            obs, var = sampler.annotate(obs, Conditions.concatenate(parts)), pd.DataFrame(index=gene_names(model))
+            file.finish(AnnData(obs=obs, var=var, uns={UNS_KEY: {"request": json.dumps(file.request)}}))
     return file.path
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
+from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Self
 from urllib.request import urlretrieve
 
@@ -20,12 +21,21 @@ from mudata import MuData
 from scvi.data import AnnDataManager
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._messages import did_you_mean, listed
+from scdiffgen._messages import did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data import Registry, categories_of_condition, modality_names, required_state
-from scdiffgen.io import MODEL_FILE, UNREADABLE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
+from scdiffgen.data import Registry, categories_of_condition, feature_names, modality_names, required_state
+from scdiffgen.io import (
+    MODEL_FILE,
+    UNREADABLE,
+    all_or_nothing,
+    check_file,
+    finish_moves,
+    only_plain_data,
+    plain_data,
+    read_plainly,
+)
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
 
@@ -38,6 +48,7 @@ from ._training_summary import TrainingSummary, check_summary, training_summary
 if TYPE_CHECKING:
     from scvi.hub import HubModel
 
+SETUPS = ("setup_anndata", "setup_mudata")
 OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions)
 """Classes of options that a file may hold besides plain data."""
 
@@ -46,6 +57,7 @@ class Persisting(BaseModelClass):
     """Mixin that saves and loads models, and extends them to query data."""
 
     saved_with_: str | None = None
+    absent_genes_: list[str] | None = None  # genes of the reference that the cells of a query lack
     cells_sha256_: str | None = None  # digest of the file of cells that was saved with the model
 
     @shared_docs
@@ -93,7 +105,11 @@ class Persisting(BaseModelClass):
                 cells = cells_file(partial, prefix, self.registry)
                 self.adata.write(cells, **others)
                 self.cells_sha256_ = sha256_of(cells)
-            super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
+            try:
+                super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
+            except RuntimeError as error:  # PyTorch's, in place of the error of the disk
+                free = disk_usage(partial).free
+                raise OSError(f"`dir_path`: {folder} cannot be written ({error}): {free:,} bytes are free.") from error
         if save_anndata and self.adata.isbacked:  # writing re-opened it from the partial folder, which was renamed
             self.adata.file.filename = folder / Path(self.adata.file.filename).name
 
@@ -142,6 +158,8 @@ class Persisting(BaseModelClass):
                 raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         allowed = allowed_classes_names_list
+        with suppress(OSError):  # a folder that cannot be written
+            finish_moves(file.parent)
         if backup_url is not None and not file.exists():
             with all_or_nothing(file.parent) as partial:
                 urlretrieve(backup_url, partial / file.name)
@@ -423,13 +441,16 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
     name = registry.get("model_name", cls.__name__)
     if name != cls.__name__ and name not in allowed:
         raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
-    setup = getattr(cls, str(registry.get("setup_method_name", "setup_anndata")), None)
+    method = registry.get("setup_method_name", "setup_anndata")
+    if method not in SETUPS:  # scvi-tools calls it by its name
+        raise ValueError(f"`dir_path`: {file} names {method!r} to register cells: it is none of {listed(SETUPS)}.")
+    setup = getattr(cls, method)
     options = {
         "model": (attributes["init_params_"].get("non_kwargs", {}), cls),
         "registration": (registry.get("setup_args", {}), setup),
     }
     for what, (given, function) in options.items():
-        known = list(inspect.signature(function).parameters) if callable(function) else []
+        known = list(inspect.signature(function).parameters)
         unknown = [option for option in given if option not in known]
         if unknown:
             raise ValueError(
@@ -438,12 +459,16 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
             )
     try:
         module = _described_module(cls, attributes, contents["model_state_dict"])
+        if not all(bool(weight.isfinite().all()) for weight in module.parameters()):
+            raise ValueError("weights that are not finite")
+        for name, genes in (feature_names(registry) or {"": required_state(registry, "X")["column_names"]}).items():
+            raise_if_not_unique(pd.Index(genes), f"genes{f' of {name!r}' * bool(name)}", "")
         if attributes.get("is_trained_"):
             summary = TrainingSummary.from_plain(attributes["training_summary_"])
             check_summary(summary, module.specs, len(modality_names(registry)))
     except UNREADABLE as error:
         raise ValueError(
-            f"`dir_path`: {file} lacks parts or weights of a model, or they do not match ({error!r:.300}). "
+            f"`dir_path`: {file} lacks parts or weights of a model, or they are invalid ({error!r:.300}). "
             f"{_other_version(saved_with)}"
         ) from error
     return attributes

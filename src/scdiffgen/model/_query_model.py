@@ -23,7 +23,8 @@ from ._training_summary import training_summary
 Model = TypeVar("Model", bound=BaseModelClass)
 
 SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
-NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
+ABSENT_KEY = "scdiffgen_absent_genes"  # in `.uns`: genes that were added as zeros
+NOT_REMEMBERED = ("absent_genes_", "registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
 
 
 def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
@@ -48,6 +49,8 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     for name, value in vars(reference).items():
         if name.endswith("_") and name not in NOT_REMEMBERED:
             setattr(model, name, deepcopy(value))
+    absent = [gene for gene in gene_names(reference) if gene in set(adata.uns.get(ABSENT_KEY, ()))]
+    model.absent_genes_ = absent or None
     summary = training_summary(reference)
     model.training_summary_ = replace(summary, reference_pseudobulks=summary.pseudobulks).to_plain()
     extended.code.extend(Cells(model))
@@ -122,9 +125,12 @@ def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) ->
     """Align cells to the genes of a reference as in scvi-tools, but keep the dtype of counts and ``.uns``."""
     dtypes = {name: layer.dtype for name, layer in adata.layers.items() if name is not None}
     dtype_of_x, uns = adata.X.dtype, dict(adata.uns)
+    absent = gene_names(reference).difference(adata.var_names, sort=False)
     padded = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
     cells = adata if padded is None else padded
     cells.X, cells.uns = cells.X.astype(dtype_of_x), uns
+    if len(absent):
+        cells.uns[ABSENT_KEY] = absent.to_numpy(dtype=object)
     for name, dtype in dtypes.items():
         cells.layers[name] = cells.layers[name].astype(dtype)
     return padded

@@ -21,7 +21,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
 from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import row_sums
-from scdiffgen.io import all_or_nothing, append_rows, new_zarr, write_quietly
+from scdiffgen.io import ChunkedFile
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, blocks_of, generator_from
@@ -35,6 +35,7 @@ from ._model_access import (
     require_anndata,
     require_training,
     sampler_of,
+    weights_id,
 )
 from ._sampler import N_STEPS, Sampler, whole_counts
 from ._token_mixin import TokenReader
@@ -246,7 +247,8 @@ class Reading(BaseModelClass):
                                          an identifier of the weights, and your annotations of tokens
         ================================ =======================================================================
 
-        If an error occurs, nothing is written. In a MuData, samples and loadings are written to their modality; tokens,
+        If an error occurs, nothing is written to ``adata``; minibatches for ``path`` are kept beside it, and the same
+        call goes on with the rest. In a MuData, samples and loadings are written to their modality; tokens,
         activations and ``.uns["scdiffgen"]`` to the MuData and each modality. Protein drawn by regression on generated
         RNA (:meth:`generate`) has its own library sizes.
 
@@ -284,9 +286,10 @@ class Reading(BaseModelClass):
         elif adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass a copy, `adata.copy()`.")
         cells = given_cells(self, adata, None, batch_size, None if silent else "Writing back", dataloader)
-        store_results(self, cells, chosen, dtype, sampler, generator, path)
+        store_results(self, cells, chosen, dtype, sampler, generator, path, seed)
 
 
+STATE, SIZES = "generator", "library"  # kept with each minibatch, to go on after an interruption
 GENERATED_KEY = "X_generated"
 KEYS = (GENERATED_KEY, "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
 OF_GENES = (LOADINGS_KEY, LOG_RATES_KEY)
@@ -320,6 +323,7 @@ def store_results(
     sampler: Sampler,
     generator: torch.Generator,
     path: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
 ) -> None:
     """Compute all results in one pass over the cells and write them; to a file, minibatch by minibatch."""
     genes, reader, module = gene_names(model), TokenReader(model), model.module
@@ -336,17 +340,30 @@ def store_results(
     loadings = {LOADINGS_KEY: reader.genes.loadings.copy(), LOG_RATES_KEY: reader.basis.loadings.copy()}
     gene_results = loadings if LOADINGS_KEY in keys else {}
     if path is not None:
-        whole = AnnData(var=pd.DataFrame(index=genes), varm=gene_results)
-        whole.uns[UNS_KEY] = reader.about(whole)
-        with all_or_nothing(Path(path)) as folder:
-            write_quietly(file := new_zarr(folder), "/", whole)
-
-            def append(*batch: Any) -> None:
-                for key, rows in results_of(*batch).items():
-                    append_rows(file["obsm"], key, rows)
-
-            sampler.over_cells(cells, append)
-            write_quietly(file, "obs", cells.obs())
+        described = {
+            "keys": list(keys),
+            "dtype": dtype,
+            "n_steps": sampler.n_steps,
+            "batch_size": sampler.batch_size,
+            "seed": seed,
+            "model": weights_id(module),
+        }
+        with torch.no_grad(), ChunkedFile(path, 0, described) as file:
+            for number, batch in enumerate(cells):
+                file.n_chunks = number + 1
+                if not number:
+                    file.check_columns(cells.obs())
+                library, written = module.library(batch[0]).cpu().numpy(), file.read(number, SIZES)
+                if written is None:
+                    rows = {f"obsm/{key}": values for key, values in results_of(*batch).items()}
+                    file.write(number, {**rows, SIZES: library, STATE: generator.get_state().numpy()})
+                    continue
+                if not np.array_equal(written, library):
+                    raise ValueError(f"`path`: {path}.partial was begun with other cells. Pass another path.")
+                generator.set_state(torch.from_numpy(file.read(number, STATE)))
+            whole = AnnData(obs=cells.obs(), var=pd.DataFrame(index=genes), varm=gene_results)
+            whole.uns[UNS_KEY] = reader.about(whole)
+            file.finish(whole, [f"obsm/{key}" for key in chosen])
         return
     minibatches = sampler.over_cells(cells, results_of) if chosen else []
     results = {key: cells.in_order([part[key] for part in minibatches]) for key in chosen} | gene_results

@@ -12,9 +12,9 @@ from scipy import sparse
 from scvi.utils import track
 from torch import Tensor
 
+from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import warn_user
 from scdiffgen.conditions import UNSEEN, Conditions
-from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import UNGUIDED, DiffusionModule, Guidance
 

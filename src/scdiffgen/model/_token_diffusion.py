@@ -25,7 +25,7 @@ from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 from ._checks import check_torch, external_split
 from ._expression_mixin import DrawingExpression
 from ._generating import Generating, explain_unknown_arguments
-from ._model_access import check_genes, checked_cells, modalities, register_anndata, register_mudata
+from ._model_access import check_genes, checked_cells, less_chatter, modalities, register_anndata, register_mudata
 from ._persisting import Persisting
 from ._reading import Reading
 from ._responding import Responding
@@ -273,7 +273,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         trainer_config: Any = None,
         **trainer_kwargs: Any,
     ) -> None:
-        """Train the model. Control-C ends training early and keeps the model; a second one raises KeyboardInterrupt.
+        """Train the model. Control-C or SIGTERM ends training early and keeps the model; then Control-C raises.
 
         Parameters
         ----------
@@ -358,7 +358,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """Validate cells for the methods of scvi-tools, with further checks."""
         check_genes(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
-        return super()._validate_anndata(cells, copy_if_view)
+        with less_chatter("scvi.model.base"):
+            return super()._validate_anndata(cells, copy_if_view)
 
 
 def model_as_html(model: BaseModelClass) -> str:

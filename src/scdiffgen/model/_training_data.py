@@ -20,7 +20,7 @@ from torch import Tensor
 from scdiffgen._messages import counted, listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import are_counts, categories_of_condition, codes_of, condition_specs, read_registry, required_state
+from scdiffgen.data import categories_of_condition, codes_of, condition_specs, read_registry, required_state
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
 from scdiffgen.train import StagedLoader, csr_tensor
@@ -70,20 +70,8 @@ class MinibatchReader:
 
     def unpacked(self, batch: Any, number: int) -> tuple[Tensor, Conditions[Tensor]]:
         """Return CSR counts and conditions of a minibatch; raise if counts or codes are invalid."""
-        counts, conditions = self.module.unpack(self(batch))
-        library, place = self.module.library(counts), f"{self.place}: minibatch {number}"
-        if not are_counts(counts.values()):
-            raise ValueError(f"{place} does not hold molecule counts in {self.module.count_keys}. Pass raw counts.")
-        if not (library if library.ndim == 1 else library.sum(1)).all():
-            raise ValueError(f"{place} has a cell without a molecule. Leave such cells out.")
-        for spec in self.module.specs:
-            ids = conditions[spec.name].ids
-            if not spec.is_number and ids.numel() and ids.max() >= spec.n_categories:
-                raise ValueError(
-                    f"{place} has the code {int(ids.max())} of {spec.name!r} in {spec.registry_key!r}, and the registry"
-                    f" has {counted(spec.n_categories, 'category', 'categories')}: pass codes from 0 in their order."
-                )
-        return counts, conditions
+        self.module.check(tensors := self(batch), f"{self.place}: minibatch {number}")
+        return self.module.unpack(tensors)
 
 
 def check_categories(model: BaseModelClass, of_module: Any) -> None:
@@ -336,8 +324,10 @@ class StreamedData(LightningDataModule):
         return StagedLoader(_ReadLoader(loader, self), shuffle=shuffle) if self.has_stages else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
-        """Convert a minibatch to registered tensors."""
-        return batch if self.has_stages else self.read(self.handed(batch, dataloader_idx))
+        """Convert a minibatch to registered tensors, and check them."""
+        tensors = batch if self.has_stages else self.read(self.handed(batch, dataloader_idx))
+        self.module.check(tensors, "`datamodule`: a minibatch")
+        return tensors
 
     def handed(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Convert a minibatch by the user's data module, and restore ``"obs"`` if it was dropped."""
@@ -346,8 +336,12 @@ class StreamedData(LightningDataModule):
         return {"obs": batch["obs"], **handed} if both else handed
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
-        """Call the hook of the user's data module."""
-        return batch if self.has_stages else self.source.on_after_batch_transfer(batch, dataloader_idx)
+        """Call the hook of the user's data module, if there is one, and check its result."""
+        if self.has_stages or not is_overridden("on_after_batch_transfer", self.source, parent=LightningDataModule):
+            return batch
+        changed = self.source.on_after_batch_transfer(batch, dataloader_idx)
+        self.module.check(changed, "`datamodule`: the result of `on_after_batch_transfer`, a minibatch,")
+        return changed
 
 
 class _ReadLoader:

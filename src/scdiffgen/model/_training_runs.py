@@ -10,12 +10,14 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
+import torch
 from lightning.pytorch import LightningDataModule
 from scvi.model.base import BaseModelClass
 from scvi.train import Trainer, TrainRunner, merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
+from scdiffgen.module import DiffusionModule, InvalidMinibatchError
 from scdiffgen.train import (
     NO_STEP,
     GracefulTrainer,
@@ -183,23 +185,43 @@ def run_training(
     if not was_trained:
         warn_of_missing_features(model)
     training_plan = model._training_plan_cls(model.module, **plan)
-    with less_chatter(*LIGHTNING):
-        _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
+    try:
+        with less_chatter(*LIGHTNING):
+            _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
+    except InvalidMinibatchError:  # counts were changed during the training
+        if streamed is None:
+            check_counts_again(model.adata_manager)
+        raise
     model.is_trained_ = False  # until weights and summary are checked
     if not training_plan.n_steps:
         model.is_trained_ = was_trained
-        raise ValueError(NO_STEP)
-    if not all(bool(weight.isfinite().all()) for weight in model.module.parameters()):
+        raise RuntimeError(training_plan.skipped) if training_plan.skipped else ValueError(NO_STEP)
+    data = RegisteredData(model) if streamed is None else streamed
+    try:
+        check_drawing(model.module, data)
+        model.module.calibrate(data.some(MOST_CELLS), data.n_train)
+        model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
+        remember_training(model, data)
+    except (ArithmeticError, np.linalg.LinAlgError, RuntimeError) as error:
         lr = training_plan.config.lr
         raise RuntimeError(
-            f"Weights are not finite after training, so the model counts as untrained: create a new model, and train "
-            f"it with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
-        )
-    data = RegisteredData(model) if streamed is None else streamed
-    model.module.calibrate(data.some(MOST_CELLS), data.n_train)
-    model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
-    remember_training(model, data)
+            f"Weights are not finite or far too large after training ({error}), so the model counts as untrained: "
+            f"create a new model, and train it with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
+        ) from error
     model.is_trained_ = True
+
+
+@torch.no_grad()
+def check_drawing(module: DiffusionModule, data: RegisteredData | StreamedData, n_cells: int = 8) -> None:
+    """Raise if weights are not finite, or a few cells cannot be drawn."""
+    if not all(bool(weight.isfinite().all()) for weight in module.parameters()):
+        raise FloatingPointError("NaN or infinite weights")
+    module.eval()
+    generator = torch.Generator(module.device).manual_seed(0)
+    for counts, given in data.some(n_cells):
+        drawn = module.generate(given, module.library(counts), n_steps=2, generator=generator)
+        if not drawn.isfinite().all():
+            raise FloatingPointError("NaN or infinite counts of new cells")
 
 
 def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:

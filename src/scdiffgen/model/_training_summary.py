@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
@@ -13,10 +14,12 @@ import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import LARGEST_LIBRARY
+from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.data import LARGEST_LIBRARY, categories_of_condition, count_matching, feature_names, modality_names
+from scdiffgen.data import categories_of_condition, count_matching, feature_names, modality_names
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
 from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGenes, token_basis, token_genes
@@ -94,8 +97,10 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
     """Raise if library sizes, conditions or pseudobulks are impossible."""
     sizes, n_cells = summary.library, len(summary.library)
     of_cell = () if n_modalities < 2 else (n_modalities,)
-    if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and sizes.any()):
-        raise ValueError(f"library sizes that are not between 0 and {LARGEST_LIBRARY:,}")
+    has_molecules = (sizes if sizes.ndim == 1 else sizes.sum(axis=1)).all()
+    in_range = sizes.min() >= 0 and sizes.max() <= LARGEST_LIBRARY  # False for NaN
+    if sizes.shape != (n_cells, *of_cell) or not (in_range and has_molecules):
+        raise ValueError(f"library sizes that are not between 1 and {LARGEST_LIBRARY:,}")
     for spec in specs:
         ids, values, mask, given = condition = summary.conditions[spec.name]
         n_slots, n_categories = ids.shape[1], max(spec.n_categories, 1)
@@ -115,6 +120,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
             or not all(np.isfinite(array).all() for name, array in bulks.to_plain().items() if name != "doses")
             or not (bulks.doses >= 0).all()
             or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
+            or max(np.abs(table).max(initial=0) for table in tables) > np.log1p(TARGET_SUM) ** 2
         ):
             raise ValueError("invalid pseudobulks")
 
@@ -156,7 +162,8 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH))
+    absent = np.isin(model.get_var_names(legacy_mudata_format=True), model.absent_genes_ or [])
+    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH), absent)
     edges = number_edges(conditions, module.specs)
     reference = () if before is None or edges else before.reference_pseudobulks  # bins of a query are its own
     bulks: Sequence[Pseudobulks | None] = ()
@@ -321,24 +328,37 @@ def warn_of_missing_features(model: BaseModelClass) -> None:
 
 @torch.no_grad()
 def full_library(
-    module: DiffusionModule, library: np.ndarray, conditions: Conditions[np.ndarray], cells: Iterable[Batch]
+    module: DiffusionModule,
+    library: np.ndarray,
+    conditions: Conditions[np.ndarray],
+    cells: Iterable[Batch],
+    absent: np.ndarray,
 ) -> np.ndarray:
-    """Scale library sizes ``(cells, modalities)`` of training cells up to the full panel, by batch and label."""
+    """Scale library sizes of training cells up to the full panel, by batch and label.
+
+    Features are missing in a batch, or ``absent`` ``(columns,)`` in all cells, as genes that a query lacks.
+    """
     panels = module.code.panels
-    if panels.missing is None:
+    if panels.missing is None and not absent.any():
         return library
+    library = library.reshape(len(library), -1)
     keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
     shape = [spec.n_categories for spec in keys]
 
     def groups(given: Conditions[np.ndarray]) -> np.ndarray:
+        if not keys:
+            return np.zeros(given.n_cells, dtype=int)
         return np.ravel_multi_index([given[spec.name].ids[:, 0] for spec in keys], shape)
 
-    covered, n_cells = np.zeros((np.prod(shape), library.shape[1])), np.zeros((np.prod(shape), 1))
+    covered, n_cells = np.zeros((math.prod(shape), library.shape[1])), np.zeros((math.prod(shape), 1))
     for counts, given in cells:
         missing = panels.of_cells(given)
-        assert missing is not None
+        if missing is None:
+            missing = torch.from_numpy(absent).to(counts.device)
         present = module.expression(counts, given) * ~missing
-        np.add.at(covered, groups(given.numpy()), module.blocks.dense_sums(present).cpu().numpy())
+        shares = module.blocks.dense_sums(present).cpu().numpy().reshape(len(counts), -1)
+        np.add.at(covered, groups(given.numpy()), shares)
         np.add.at(n_cells, groups(given.numpy()), 1)
     coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[groups(conditions)]
-    return np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)
+    full = np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)
+    return full if full.shape[1] > 1 else full[:, 0]

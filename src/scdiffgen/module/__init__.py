@@ -9,6 +9,7 @@ from ._cell_codes import CellCode, CountCode
 from ._denoisers import Blueprint, Denoiser, UrnDenoiser
 from ._diffusion_module import DiffusionModule
 from ._guidance import UNGUIDED, Guidance, guide
+from ._minibatches import InvalidMinibatchError
 from ._paths import Path, Predict
 from ._process_options import Ability, GaussianOptions, Given, LatentOptions
 from ._processes import PROCESSES, Process, named_process

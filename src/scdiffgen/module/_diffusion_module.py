@@ -26,6 +26,7 @@ from scdiffgen.nn import AdditiveReadout, NetworkSize
 from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountsOrCodes, Encoded
 from ._denoisers import Blueprint, Denoiser
 from ._guidance import UNGUIDED, Guidance
+from ._minibatches import check_codes, check_counts
 from ._paths import Path, Predict
 from ._process_options import Ability, GaussianOptions, Given
 from ._processes import PROCESSES, lacking, named_process
@@ -96,6 +97,12 @@ class DiffusionModule(BaseModuleClass):
         """Initialise by a linear model of a sample of the training cells."""
         self.code.fit_sample(sample, self.denoisers)
 
+    def check(self, batch: Mapping[str, Tensor], place: str = "A minibatch") -> None:
+        """Raise unless a minibatch on the CPU, where no device waits, holds counts and registered codes."""
+        if VECTORS not in batch:
+            check_counts([batch[key] for key in self.count_keys], place)
+        check_codes(batch, self.specs, place)
+
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[CountsOrCodes, Given]:
         """Return CSR counts ``(cells, columns)`` or cached codes, and conditions, on the module's device."""
         device = self.denoiser.embed.null.device  # scvi-tools' property walks all parameters
@@ -138,6 +145,7 @@ class DiffusionModule(BaseModuleClass):
     @torch.no_grad()
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Compute the codes that replace the counts of cells in later stages."""
+        self.check(batch)
         counts, conditions = self.unpack(batch)
         assert isinstance(counts, Tensor)
         rest = {key: values for key, values in batch.items() if key not in self.count_keys}

@@ -277,7 +277,8 @@ def principal_axes(loadings: NDArray[np.float64], scores: NDArray[np.floating], 
     """Return at most ``n_axes`` axes ``(axes, genes)``: of the factors, then orthogonal axes of the scores."""
     own = np.linalg.svd(loadings, full_matrices=False)[2]
     start = np.ones(min(scores.shape), dtype=np.float32)
-    axes = svds(scores, min(n_axes, min(scores.shape) - 1), v0=start)[2]
+    n_tried = min(n_axes, min(scores.shape) - 1)
+    axes = svds(scores, n_tried, v0=start)[2] if n_tried else np.linalg.svd(scores, full_matrices=False)[2]
     beside = np.linalg.svd(axes - axes @ own.T @ own, full_matrices=False)[2]
     return np.concatenate([own, beside[: len(axes) - len(own)]])
 

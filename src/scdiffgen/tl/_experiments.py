@@ -120,9 +120,10 @@ def simulate_experiment(
     [5, 5, 5, 5]
     """
     given_plain = (str, int, float, np.generic)
-    settings: dict[str, Any] = {name: value for name, value in locals().items() if isinstance(value, given_plain)}
+    arguments = dict(locals())
+    settings: dict[str, Any] = {name: value for name, value in arguments.items() if isinstance(value, given_plain)}
     of_labels = {"in_labels": in_labels, "shares": shares, "treated_shares": treated_shares}
-    given = _checked(settings, conditions, of_labels)
+    given = _checked(arguments, conditions, of_labels)
     given |= _untreated(model, given, (label_key, donor_key))
     genes, rng = model.get_var_names(), np.random.default_rng(seed)
     if isinstance(genes, dict):
@@ -223,18 +224,18 @@ def _bounded_normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return law.rvs(shape, random_state=rng) / law.std()
 
 
-def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(arguments: Mapping[str, Any], conditions: Any, of_labels: Mapping[str, Any]) -> dict[str, Any]:
     """Return shared conditions; raise if they conflict with other arguments, or a number or argument is invalid."""
     for name, least in {"n_donors": 1, "n_cells": 1, "seed": 0}.items():
-        check_whole_number(name, settings.get(name), at_least=least)
+        check_whole_number(name, arguments[name], at_least=least)
     for name in ("depth", "donor_sd", "sample_sd", "share_sd"):
-        value: Any = settings.get(name)
+        value: Any = arguments[name]
         if not (is_finite_number(value) and value >= 0 and (value > 0 or name != "depth")):
             raise ValueError(f"`{name}` is {value!r}: pass a number {'above' if name == 'depth' else 'of at least'} 0.")
     used = [name for name, value in of_labels.items() if value is not None]
     if "in_labels" in used and not len(as_names(of_labels["in_labels"])):
         raise ValueError("`in_labels` is empty, so no gene would change: name labels, or leave it out for all cells.")
-    if used and "label_key" not in settings:
+    if used and arguments["label_key"] is None:
         raise ValueError(
             f"`{used[0]}` needs `label_key`, which is None: name the registered condition of the cell types."
         )
@@ -245,8 +246,8 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
             f"`conditions` is of type {type(conditions).__name__}: pass a mapping with one value per condition."
         )
     for name in ["donor_key"] + ["label_key"] * ("shares" in used):
-        if settings.get(name) in (conditions or {}):
-            raise ValueError(f"`conditions` and `{name}` both name {settings[name]!r}: leave it out of `conditions`.")
+        if arguments[name] in (conditions or {}):
+            raise ValueError(f"`conditions` and `{name}` both name {arguments[name]!r}: leave it out of `conditions`.")
     return dict(conditions or {})
 
 

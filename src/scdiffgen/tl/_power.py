@@ -15,8 +15,9 @@ from scipy import optimize, special, stats
 
 from scdiffgen._arguments import check_choice, check_names, check_share, check_whole_number, is_finite_number
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen._messages import counted, raise_if_not_unique
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.tl._experiments import simulate_experiment
+from scdiffgen.tl._experiments import ARMS, simulate_experiment
 
 if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
@@ -35,6 +36,8 @@ def pseudobulk_test(adata: AnnData) -> pd.Series:
         change, df = after.mean() - before.mean(), len(expression) - 2
         within = after.var(ddof=0) * len(after) + before.var(ddof=0) * len(before)
         variance = within / df * (1 / len(after) + 1 / len(before))
+    if expression.empty:
+        return pd.Series(np.nan, index=adata.var_names)
     moderated, df_moderated = moderated_variances(variance.to_numpy(), df, expression.mean().to_numpy())
     p_values = 2 * stats.t.sf(change.abs() / np.sqrt(moderated), df_moderated)
     return pd.Series(p_values, index=expression.columns).reindex(adata.var_names)
@@ -59,7 +62,8 @@ def log_pseudobulks(adata: AnnData, least: int = 10) -> pd.DataFrame:
 
 def moderated_variances(variance: np.ndarray, df: int, mean: np.ndarray) -> tuple[np.ndarray, float]:
     """Shrink variances ``(genes,)`` to a cubic trend over means by empirical Bayes :cite:p:`smyth2004linear`."""
-    variance, degree = np.maximum(variance, 1e-5 * np.median(variance)), min(3, len(variance) // 20)
+    least = max(1e-5 * np.median(variance), np.finfo(np.float64).tiny)
+    variance, degree = np.maximum(variance, least), min(3, len(variance) // 20)
     log_variance = np.log(variance) - special.digamma(df / 2) + np.log(df / 2)
     trend = np.polynomial.Polynomial.fit(mean, log_variance, degree)(mean)
     excess = np.square(log_variance - trend).sum() / max(len(mean) - degree - 1, 1) - special.polygamma(1, df / 2)
@@ -177,14 +181,37 @@ def power_analysis(
         rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
         genes = pd.DataFrame({"stratum": stratum, "mean_counts": mean, "effect": planted}).fillna({"effect": 0.0})
         for donors, cells in product(n_donors, n_cells):
-            p = p_values(_tested_cells(study[(place < donors) & (rank <= cells)].copy()))
-            if not (isinstance(p, pd.Series) and p.index.isin(study.var_names).all()):
-                raise TypeError(f"`test` returned {p!r}: return a pandas Series of p-values, with the genes as index.")
-            tested = p.dropna()
+            chosen = _tested_cells(study[(place < donors) & (rank <= cells)].copy())
+            _check_donors(chosen, cells)
+            tested = _checked_p_values(p := p_values(chosen), study.var_names)
             fdr = pd.Series(stats.false_discovery_control(tested), tested.index)
             design = {"n_donors": donors, "n_cells": cells, "replicate": replicate}
             outcomes.append(genes.assign(p=p, found=fdr.reindex(genes.index) <= alpha, **design))
     return _power_table(pd.concat(outcomes), alpha)
+
+
+def _check_donors(study: AnnData, n_cells: int) -> None:
+    """Raise unless two donors of each arm, or of both arms if the experiment is paired, have cells of the labels."""
+    settings = study.uns["simulation"]
+    donors = [set(study.obs["donor"][study.obs["arm"] == arm]) for arm in ARMS]
+    if min(map(len, [donors[0] & donors[1]] if settings["paired"] else donors)) < 2:
+        raise ValueError(
+            f"`in_labels` of `experiment` is {list(settings['in_labels'])}, so rare that fewer than two donors of each "
+            f"arm have such cells among {n_cells} cells: pass larger `n_cells`, or request these cells alone by "
+            f"`experiment={{'conditions': {{{settings['label_key']!r}: ...}}}}`."
+        )
+
+
+def _checked_p_values(p: Any, genes: pd.Index) -> pd.Series:
+    """Return p-values of the tested genes; raise unless a test returned p-values of distinct genes."""
+    if not (isinstance(p, pd.Series) and p.dtype.kind in "fiu" and p.index.isin(genes).all()):
+        raise TypeError(f"`test` returned {p!r}: return a pandas Series of p-values, with the genes as index.")
+    raise_if_not_unique(p.index, "Genes in the result of `test`", "Return one p-value for each gene.")
+    tested = p.dropna()
+    if not tested.between(0, 1).all():
+        worst = tested[~tested.between(0, 1)].iloc[0]
+        raise ValueError(f"`test` returned {worst:g}: return p-values in [0, 1], not their logarithms or statistics.")
+    return tested
 
 
 def _tested_cells(study: AnnData) -> AnnData:
@@ -197,6 +224,12 @@ def _strata(pilot: AnnData) -> tuple[pd.Series, pd.Series]:
     """Return mean counts and expression stratum of the detected genes."""
     mean = pd.Series(np.asarray(pilot.X.mean(0)).ravel(), index=pilot.var_names)
     mean = mean[mean > 0]
+    if len(mean) < len(STRATA):
+        raise ValueError(
+            f"`model`: only {counted(len(mean), 'gene')} detected in {counted(pilot.n_obs, 'simulated cell')} of the "
+            f"tested labels, but power is reported for {len(STRATA)} strata of expression: pass a model of more genes, "
+            "or labels with more cells."
+        )
     return mean, pd.qcut(mean.rank(method="first"), len(STRATA), labels=STRATA)
 
 

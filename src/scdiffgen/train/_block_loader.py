@@ -176,6 +176,11 @@ class SparseDataSplitter(DataSplitter):
         loader.generator = torch.Generator()  # otherwise validation would draw from the generator of the training
         return loader
 
+    def on_before_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
+        """Check the minibatch before a device has it."""
+        self.trainer.lightning_module.module.check(batch)
+        return batch
+
     def on_after_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
         return batch
 

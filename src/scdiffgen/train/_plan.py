@@ -17,6 +17,7 @@ import lightning.pytorch as pl
 import pandas as pd
 import torch
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from scvi.module.base import LossOutput
 from scvi.train import Trainer
@@ -24,7 +25,7 @@ from scvi.train._logger import SimpleLogger
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from scdiffgen._messages import warn_user
+from scdiffgen._messages import counted, warn_user
 from scdiffgen.module import DiffusionModule
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.n_steps = 0  # number of optimiser steps that were not skipped
         self.logged: dict[str, pd.DataFrame] = {}  # history of processes that were forked by a notebook
         self._n_skipped = 0
+        self.skipped = ""  # why the last steps were skipped
         self._norms: deque[float] = deque(maxlen=N_USUAL)
         self._stage = self._stage_start = 0
         self._stage_ends: list[int] = []  # epochs
@@ -141,17 +143,18 @@ class DiffusionTrainingPlan(pl.LightningModule):
                 torch.nn.utils.clip_grads_with_norm_(parameters, self.config.max_grad_norm, total)
             self._norms.append(norm)
             self.n_steps += 1
-            self._n_skipped = 0
+            self._n_skipped, self.skipped = 0, ""
             return
         optimizer.zero_grad()
         self._n_skipped += 1
         fault = f"{norm / usual:.0f} times the usual" if math.isfinite(norm) else "not finite"
         logger.warning("Step %d skipped: its gradient is %s.", self.global_step, fault)
+        self.skipped = (
+            f"The gradients of {counted(self._n_skipped, 'step')} in a row were {fault}. Train with a lower learning "
+            "rate, `train(plan_kwargs={'lr': 5e-4})`, or in full precision, `train(precision='32-true')`."
+        )
         if self._n_skipped >= MAX_SKIPPED:
-            raise RuntimeError(
-                f"The gradients of {MAX_SKIPPED} steps in a row were {fault}. Train with a lower learning rate, "
-                "`train(plan_kwargs={'lr': 5e-4})`, or in full precision, `train(precision='32-true')`."
-            )
+            raise RuntimeError(self.skipped)
 
     def on_train_epoch_start(self) -> None:
         """Begin the next stage at its first epoch, and cache the features that it needs."""
@@ -274,7 +277,7 @@ def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:
 
 
 class GracefulTrainer(Trainer):
-    """Trainer that ends training at Control-C, while Lightning would exit the whole script."""
+    """Trainer that ends training at Control-C or SIGTERM, while Lightning would exit the whole script."""
 
     def fit(self, plan: DiffusionTrainingPlan, *args: Any, **kwargs: Any) -> None:
         """Fit the model; raise KeyboardInterrupt only if no weights can be used yet."""
@@ -285,8 +288,8 @@ class GracefulTrainer(Trainer):
             warn_of_slow_bfloat16(*(matrix_product_rate(dtype) for dtype in (torch.float32, torch.bfloat16)))
         try:
             super().fit(plan, *args, **kwargs)
-        except (KeyboardInterrupt, SystemExit) as error:  # Lightning raises SystemExit at Control-C
-            if KeyboardInterrupt not in (type(error), type(error.__context__)):
+        except (KeyboardInterrupt, SystemExit) as error:  # Lightning raises kinds of SystemExit
+            if not {type(error), type(error.__context__)} & {KeyboardInterrupt, SIGTERMException}:
                 raise
             if not plan.is_usable:
                 raise KeyboardInterrupt("Training was interrupted before its first step.") from None
