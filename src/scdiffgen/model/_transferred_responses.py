@@ -257,7 +257,7 @@ def columns_of(specs: Sequence[ConditionSpec], key: str) -> list[int]:
 
 def check_of(response: JointResponse | None) -> str:
     """Compare prediction and plain mean on left-out responses, in words, unless nothing changes significantly."""
-    if response is not None and response.prediction.is_noise:
+    if response is not None and all(part.prediction.is_noise for part in response.parts if part is not None):
         return NOISE
     is_ahead = None if response is None else response.prediction.is_ahead
     return CHECKS[0 if is_ahead is None else 1 if is_ahead else 2]
