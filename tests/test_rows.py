@@ -613,9 +613,9 @@ def test_row_own_simulated_experiment_and_power(typed: TokenDiffusion) -> None:
     assert ratio["gene0"] - ratio["gene1"] == pytest.approx(4, abs=0.6)
     experiment = {"n_steps": 2, "donor_sd": 0.05, "sample_sd": 0.05}
     table = tl.power_analysis(
-        typed, [1.0], n_donors=[3], n_cells=[30], n_replicates=1, share_changed=0.4, experiment=experiment
+        typed, [1.0, -1.0], n_donors=[3], n_cells=[30], n_replicates=1, share_changed=0.4, experiment=experiment
     )
-    assert table["power"].between(0, 1).all()
+    assert table["power"].between(0, 1).all() and (table["depth_needed"] > 0).all()
 
 
 def test_row_own_disclosure_risk() -> None:

@@ -1,6 +1,6 @@
 """How often 80 % intervals of predicted responses cover what was measured: all genes, and those that change most.
 
-``python -m benchmarks.studies.coverage --tasks kang kang-donors zhao --threads 1``
+``python -m benchmarks.studies.coverage --tasks kang kang-donors zhao papalexi papalexi-guides norman --threads 1``
 
 Tasks are those of the perturbation benchmark. The measured change is that of the held-out cells at equal depth. *ours*
 are the 30 genes of the largest predicted change, *true* those of the largest measured one.
@@ -16,7 +16,7 @@ import pandas as pd
 from anndata import AnnData
 
 from benchmarks._data import FOLDER
-from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold
+from benchmarks._perturbation_data import CONTEXT, CONTROL, FEATURES_KEY, RESPONSE, Fold
 from benchmarks._perturbation_tasks import TASKS
 from benchmarks._record import start
 from scdiffgen.conditions import Code
@@ -27,7 +27,9 @@ N_TOP = 30
 
 def fitted(cells: AnnData) -> ResponseEstimator:
     """Estimator of the responses of cells."""
-    return ResponseEstimator.fit(cells.X, cells.obs[CONTEXT], None, cells.obs[RESPONSE], control=CONTROL)
+    labels, table = cells.obs[RESPONSE], cells.uns.get(FEATURES_KEY)
+    features = None if table is None else dict(zip(table.index, table.to_numpy(), strict=True))
+    return ResponseEstimator.fit(cells.X, cells.obs[CONTEXT], None, labels, features=features, control=CONTROL)
 
 
 def fold_scores(fold: Fold) -> pd.DataFrame:
@@ -35,9 +37,10 @@ def fold_scores(fold: Fold) -> pd.DataFrame:
     known, whole = fitted(fold.train), fitted(fold.with_treated)
     rows = []
     for target in fold.targets:
-        found = known.predict(target.response, target.context)
+        *_, asked = target.conditions.values()  # the knocked-out gene, if the response is that of a guide
+        found = known.predict(asked, target.context)
         context = np.array([[*whole.contexts].index(target.context), Code.MISSING])
-        treatment = {[*whole.names].index(target.response): 1.0}
+        treatment = {[*whole.names].index(part): 1.0 for part in target.response.split("+")}
         truth = whole.predictor.comparisons.change(context, np.array([0]), treatment)
         is_covered = np.abs(found.change - truth) <= found.half_width
         tops = (np.argsort(-np.abs(change))[:N_TOP] for change in (found.change, truth))

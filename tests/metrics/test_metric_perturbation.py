@@ -368,7 +368,7 @@ def test_control_cells_that_are_labelled_as_treated_decide_nothing(transfer) -> 
     inert = simulate({("C", "ctrl"): 60}, seed=7)
     inert.obs["drug"] = "g5"
     options = {"metrics": "energy_distance", "baselines": ("no_change", "real_half")}
-    expected = ["g5 in C (30 reference cells, no responding gene)"]
+    expected = ["g5 in C (30 reference cells, cannot be told from noise: no responding gene)"]
     assert undecided({**transfer, "real": inert}, {}, **options) == expected
     both = ad.concat([transfer["real"], inert])
     assert undecided({**transfer, "real": both}, {"perfect": transfer["perfect"]}, **options) == expected
@@ -381,7 +381,7 @@ def test_control_cells_that_are_labelled_as_treated_decide_nothing(transfer) -> 
         (0.1, 0.1, 5, ["A in L6 (30 reference cells, real_half no closer than no_change)"]),
         (-0.1, 0.1, 5, []),
         (np.nan, 0.1, 5, []),
-        (-0.1, 0.1, 0, ["A in L6 (30 reference cells, no responding gene)"]),
+        (-0.1, 0.1, 0, ["A in L6 (30 reference cells, cannot be told from noise: no responding gene)"]),
     ],
 )
 def test_a_real_half_must_be_closer_than_controls(half, no_change, n_significant, expected, recwarn) -> None:

@@ -9,6 +9,7 @@ from small_cells import QUIET, simulated_cells, trained_model
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import NetworkOptions, TokenDiffusion
+from scdiffgen.model._transferred_responses import NOISE
 
 FAST = {"batch_size": 64, "network": NetworkOptions(dropout=0.0), "plan_kwargs": {"lr": 5e-3}}
 
@@ -280,6 +281,24 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     np.testing.assert_allclose(numbers.sum(axis=1), 1)
     assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
     assert numbers["no change"].iloc[2] == 1
+    assert NOISE not in weights["response_check"].tolist() == treated.get_mean_response(asked).attrs["response_check"]
+
+
+def test_a_perturbation_without_effect_cannot_be_told_from_noise() -> None:
+    """Cells, weights and mean responses say so in the same words."""
+    rng, treatment = np.random.default_rng(0), np.repeat(["control", "x", "y"], 100)
+    rates = np.where((treatment == "y")[:, None] & (np.arange(20) < 3), 12.0, 4.0)
+    obs = pd.DataFrame({"drug": treatment}, index=[f"cell{i}" for i in range(300)])
+    adata = AnnData(sparse.csr_matrix(rng.poisson(rates).astype(np.float32)), obs)
+    TokenDiffusion.setup_anndata(adata, perturbation_key="drug")
+    model = TokenDiffusion(adata)
+    model.train(max_epochs=1, enable_progress_bar=False)
+    asked = pd.DataFrame({"drug": ["x", "y"]})
+    words = model.get_response_weights(asked)["response_check"].tolist()
+    assert words == model.get_mean_response(asked).attrs["response_check"] == [NOISE, "not assessed"]
+    for name, word in zip(asked["drug"], words, strict=True):
+        twins = predict(model, None, {"drug": name}, indices=np.arange(100))
+        assert set(twins.obs["response_check"]) == {word}
 
 
 def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDiffusion) -> None:

@@ -121,6 +121,25 @@ def test_no_response_is_made_of_chance() -> None:
     assert (estimator.predict("x", "t").change ** 2).sum() < 0.5 * (raw**2).sum()
 
 
+def test_responses_that_cannot_be_told_from_noise_are_marked() -> None:
+    """Few sparse treated cells change no gene significantly by chance; a planted change is found, also elsewhere."""
+    rates = np.random.default_rng(0).lognormal(-3, 1.5, 300)
+
+    def is_noise(seed: int, n_treated: int, factor: float, target: str) -> bool:
+        rng, contexts = np.random.default_rng(seed), np.repeat(["a", "b"], 400 + n_treated)
+        treatment = np.tile(np.repeat(["control", "drug"], [400, n_treated]), 2)
+        is_changed = ((treatment == "drug") & (contexts == "a"))[:, None] & (np.arange(300) == np.argmax(rates))
+        counts = rng.poisson(rates * np.where(is_changed, factor, 1.0))
+        keep = (treatment == "control") | (contexts == "a") | (target == "a")
+        fitted = ResponseEstimator.fit(counts[keep], contexts[keep], None, treatment[keep])
+        return fitted.predict("drug", target).is_noise
+
+    for n_treated in (20, 100):
+        assert np.mean([is_noise(seed, n_treated, 1.0, "a") for seed in range(5)]) >= 0.8
+        assert np.mean([is_noise(seed, n_treated, 1.0, "b") for seed in range(5)]) >= 0.8
+    assert not any(is_noise(seed, 100, 3.0, target) for seed in range(3) for target in "ab")
+
+
 @pytest.mark.parametrize("n_contexts", [4, 8])
 def test_intervals_hold_four_fifths_of_the_changes_that_are_measured(n_contexts: int) -> None:
     """Contexts deviate from a shared response at random, by as much as it is large."""

@@ -29,6 +29,7 @@ def student(adata: AnnData) -> pd.Series:
     return pd.Series(stats.ttest_ind(means.loc["control"], means.loc["treated"]).pvalue, index=adata.var_names)
 
 
+@pytest.mark.filterwarnings("ignore:50% of the genes change:UserWarning")
 def test_power_is_that_of_the_t_test_at_the_threshold_of_the_false_discovery_rate() -> None:
     """Of many genes, Benjamini-Hochberg rejects those with p < t, where t = alpha * (share of genes with p < t)."""
     alpha, changed, sd, effect = 0.1, 0.5, 0.25, 0.5
@@ -117,12 +118,59 @@ def test_an_oracle_has_all_the_power_and_a_guess_makes_false_discoveries() -> No
     options = {"n_donors": [2], "n_cells": [2], "n_replicates": 1, "share_changed": 0.2}
     table = tl.power_analysis(even(300, 1e4), [-1, 0.5, 1], test=truth, **options)
     assert (table["power"] == 1).all() and (table["high"] == 1).all()
-    assert (table["detectable"] == table["effect"].map({-1: 1, 0.5: 0.5, 1: 0.5})).all()
+    assert (table["detectable"] <= table["effect"].map({-1: 1, 0.5: 0.5, 1: 0.5})).all()
+    assert (table["donors_needed"] == 2).all() and (table["cost"] == 2 * 2 * 2).all()
     assert (table["false_discoveries"] == 0).all() and (table["type_1_error"] == 0).all()
+    assert (table["n_false"] == 0).all()
+    assert (table["n_discoveries"] == np.where(table["stratum"] == "all", 60, 20)).all()
     table = tl.power_analysis(even(300, 1e4), [0.5, 1], test=wrong, **options)
     assert (
         (table["power"] == 0).all() and (table["false_discoveries"] == 1).all() and (table["type_1_error"] == 1).all()
     )
+    assert (table["n_false"] == table["n_discoveries"]).all() and table["n_false"].max() == 240
+    assert np.isinf(table["donors_needed"]).all() and np.isinf(table["cost"]).all()
+
+
+def test_detectable_effects_and_donors_needed_are_those_of_the_t_test() -> None:
+    """Small designs predict what a larger design needs; the level is that of Benjamini-Hochberg at the wanted power."""
+    alpha, changed, sd, effects = 0.1, 0.5, 0.25, [0.3, 0.5]
+    options = {"n_replicates": 2, "alpha": alpha, "share_changed": changed, "costs": (10, 1)}
+    with pytest.warns(UserWarning, match="50% of the genes change, by 0.4 on average .* false"):
+        table = tl.power_analysis(
+            even(3000, 1e7),
+            effects,
+            n_donors=[8, 12],
+            n_cells=[2],
+            test=student,
+            experiment={"donor_sd": sd, "sample_sd": 0.0},
+            **options,
+        )
+    table = table[table["stratum"] == "all"].set_index(["n_donors", "effect"])
+    detected = alpha * changed * 0.8 / (1 - alpha * (1 - changed))
+    for effect in effects:
+        solved = TTestIndPower().solve_power(effect * np.log(2) / sd, alpha=detected, power=0.8)
+        donors = table["donors_needed"].xs(effect, level="effect")
+        assert donors.nunique() == 1 and donors.iloc[0] == pytest.approx(solved, rel=0.2)
+        assert (table["cost"].xs(effect, level="effect") == 2 * donors * (10 + 2)).all()
+    # at a given design, the level is the one of its own discoveries
+    own = table.loc[12]
+    level = own["n_false"].iloc[0] / 1500
+    solved = TTestIndPower().solve_power(nobs1=12, alpha=level, power=0.8) * sd / np.log(2)
+    assert own["detectable"].iloc[0] == pytest.approx(solved, rel=0.05)
+    assert own["n_false"].iloc[0] / own["n_discoveries"].iloc[0] == pytest.approx(
+        own["false_discoveries"].iloc[0], abs=0.01
+    )
+
+
+def test_depth_needed_reaches_the_power_where_poisson_noise_is_all() -> None:
+    options = {"n_donors": [4], "n_replicates": 4, "experiment": {"donor_sd": 0.0, "sample_sd": 0.0}}
+    pilot = tl.power_analysis(even(900, 1e3), [-0.5, 0.5], n_cells=[20], **options)
+    pilot = pilot[pilot["stratum"] == "all"].set_index("effect")
+    assert (pilot["power"] < 0.3).all() and (pilot["depth_needed"] > 2).all()
+    for effect, factor in pilot["depth_needed"].items():
+        deep = tl.power_analysis(even(900, 1e3 * factor), [-0.5, 0.5], n_cells=[20], **options)
+        deep = deep[deep["stratum"] == "all"].set_index("effect")
+        assert deep.loc[effect, "power"] == pytest.approx(0.8, abs=0.12)
 
 
 def null_study(seed: int, **options: object) -> AnnData:
@@ -202,6 +250,7 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
     [
         ({"effect": [0.0]}, ValueError, r"`effect` is \[0.0\]: pass log2 fold changes"),
         ({"n_donors": [1]}, ValueError, "`n_donors` is 1: pass a whole number of at least 2"),
+        ({"costs": (5, -1)}, ValueError, r"`costs` is \(5, -1\): pass the costs of a sample and of a cell"),
         ({"test": "edgeR"}, ValueError, r"`test` is 'edgeR': choose one of \['pseudobulk', 'cells'\]"),
         ({"n_donors": []}, ValueError, "`n_donors` is 0: pass a whole number of at least 2"),
         ({"test": lambda _: np.ones(300)}, TypeError, "`test` returned array.*: return a pandas Series of p-values"),

@@ -292,7 +292,7 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
         silent = rows["n_significant"].iloc[0] == 0
         if silent or (distances.size and not distances.diff().loc["real_half"].lt(0).any()):
             condition = Arm(context, perturbation, None if pd.isna(dose) else dose)
-            reason = "no responding gene" if silent else "real_half no closer than no_change"
+            reason = "cannot be told from noise: no responding gene" if silent else "real_half no closer than no_change"
             undecided.append(f"{condition} ({counted(rows['n_real'].iloc[0], 'reference cell')}, {reason})")
     if undecided:
         warn_user(

@@ -84,7 +84,8 @@ class Responding(BaseModelClass):
         ``response_source`` is ``"own"`` (cells of the context), ``"transferred"`` (other contexts or doses),
         ``"parts"`` (of a combination), ``"features"`` (of other perturbations), ``"network"`` or ``"resampled"`` (new
         cells, or ``keep_fraction``). Unless resampled, ``response_check`` says whether predictions of left-out
-        responses were better than the plain mean of other responses, by more than the standard error.
+        responses were better than the plain mean of other responses, by more than the standard error, or that the
+        measured response cannot be told from noise (no gene changes at a false discovery rate of 5 %).
 
         {raises_cells}
         ValueError
@@ -265,6 +266,7 @@ class Responding(BaseModelClass):
         One row per condition and one column per gene: change of the mean of log1p of counts per 10,000 at equal
         sequencing depth; NaN where the network predicts the response. With ``interval``, columns are pairs of
         ``"change"``, ``"low"`` or ``"high"`` and a gene; low and high are NaN where no response can be left out.
+        ``.attrs["response_check"]`` lists the checks of the rows, as in :meth:`predict_perturbation`.
 
         {raises_request}
 
@@ -276,7 +278,9 @@ class Responding(BaseModelClass):
         """
         require_training(self)
         table, responses = untreated_responses(self, conditions)
-        return mean_responses(responses, table.index, gene_names(self), interval=interval)
+        changes = mean_responses(responses, table.index, gene_names(self), interval=interval)
+        changes.attrs["response_check"] = [*map(check_of, responses)]
+        return changes
 
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Register unmeasured perturbations by their feature vectors, so that responses to them can be predicted.

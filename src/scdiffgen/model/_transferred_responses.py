@@ -19,8 +19,9 @@ from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
 from scdiffgen.responses import SOURCES, Prediction, Pseudobulks, PseudobulkSums, Response, ResponsePredictor
 
-CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
-"""Comparison of predictions of left-out responses with the plain mean of other responses."""
+NOISE = "cannot be told from noise"
+CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean", NOISE)
+"""Comparison of predictions of left-out responses with the plain mean of other responses, or no measured change."""
 
 UNKNOWN_RESPONSE = (
     "`conditions` has treatments that no measured response predicts: the network draws these cells (`response_source` "
@@ -255,6 +256,8 @@ def columns_of(specs: Sequence[ConditionSpec], key: str) -> list[int]:
 
 
 def check_of(response: JointResponse | None) -> str:
-    """Compare prediction and plain mean on left-out responses, in words."""
+    """Compare prediction and plain mean on left-out responses, in words, unless nothing changes significantly."""
+    if response is not None and all(part.prediction.is_noise for part in response.parts if part is not None):
+        return NOISE
     is_ahead = None if response is None else response.prediction.is_ahead
     return CHECKS[0 if is_ahead is None else 1 if is_ahead else 2]

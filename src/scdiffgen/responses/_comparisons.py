@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import false_discovery_control, norm
 
 from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
@@ -25,13 +26,14 @@ class MeasuredContexts(NamedTuple):
     change: np.ndarray  # (contexts, genes): change of mean log expression at equal sequencing depth
     variance: np.ndarray  # (contexts, genes): sampling variance of the change
     log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
+    n_changed: np.ndarray  # (contexts,): number of genes that change significantly
     states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
     arms: Sequence[Sequence[np.ndarray]]  # numbers of treated and of untreated cells (groups,)
     confounded: bool  # whether no batch has both treated and untreated cells
 
     def without(self, row: int) -> MeasuredContexts:
         """Leave one context out."""
-        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:5]}
+        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:6]}
         states, arms = ([*x[:row], *x[row + 1 :]] for x in (self.states, self.arms))
         return self._replace(**fewer, states=states, arms=arms)
 
@@ -64,7 +66,10 @@ class MeasuredContexts(NamedTuple):
         sizes = self.log_ratio
         noise = sizes.var(ddof=1) / n_contexts if n_contexts > 1 else 0.0
         size = float(sizes.mean() * james_stein(noise, sizes.mean() ** 2))
-        return replace(stacked, log_ratio=size).with_cautions(*self.cautions, *([few] if plain else []))
+        is_noise = not self.n_changed.any()
+        return replace(stacked, log_ratio=size, is_noise=is_noise).with_cautions(
+            *self.cautions, *([few] if plain else [])
+        )
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
         """Predict by each predictor, with adaptive shrinkage by the sampling variance of the measured changes."""
@@ -148,16 +153,31 @@ class Comparisons:
         if not chosen:
             return None
         *arrays, moments, weights = zip(*chosen, strict=True)
-        codes, before, change, variance, log_ratio = map(np.stack, arrays)
-        return MeasuredContexts(codes, before, change, variance, log_ratio, moments, weights, not crossed)
+        codes, before, change, variance, log_ratio, n_changed = map(np.stack, arrays)
+        return MeasuredContexts(
+            codes, before, change, variance, log_ratio, n_changed, moments, weights, confounded=not crossed
+        )
 
     def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
-        """Compare weighted groups: untreated means, change, its sampling variance, log library ratio and states."""
+        """Compare weighted groups: means, change, variance, log library ratio, number of changed genes and states."""
         bulks = self.bulks
         (after, noise), (before, noise_before) = map(bulks.mean, (treated, untreated))
         log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in (treated, untreated)))
-        states = bulks.moments(treated), bulks.moments(untreated)
-        return before, after - before, noise + noise_before, log_ratio, states
+        states, variance = (bulks.moments(treated), bulks.moments(untreated)), noise + noise_before
+        n_changed = self._n_changed(after - before, variance, treated, untreated)
+        return before, after - before, variance, log_ratio, n_changed, states
+
+    def _n_changed(
+        self, change: np.ndarray, variance: np.ndarray, treated: np.ndarray, untreated: np.ndarray, level: float = 0.05
+    ) -> int:
+        """Count genes that change at a false discovery rate ``level`` (Benjamini-Hochberg)."""
+        # Few cells may express a gene by chance in one arm only, so the variance is at least that of equal variances.
+        rows = np.flatnonzero(treated + untreated)
+        n_cells, arms = self.bulks.n_cells[rows], [arm[rows] / arm.sum() for arm in (treated, untreated)]
+        pooled = np.average(self.bulks.log_variance[rows], axis=0, weights=n_cells)
+        variance = np.maximum(variance, pooled * sum((arm**2 / n_cells).sum() for arm in arms))
+        z = np.abs(change[variance > 0]) / np.sqrt(variance[variance > 0])
+        return int((false_discovery_control(2 * norm.sf(z)) <= level).sum())
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""

@@ -261,15 +261,16 @@ class ResponsePredictor:
             if len(singles) >= FEW:
                 priors = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "transferred")]
         shrunk = shrink_towards(measured.change[row], measured.variance[row], mean_of(priors))
-        return replace(shrunk, log_ratio=float(measured.log_ratio[row])).with_cautions(*measured.cautions)
+        log_ratio, is_noise = float(measured.log_ratio[row]), not measured.n_changed.any()
+        return replace(shrunk, log_ratio=log_ratio, is_noise=is_noise).with_cautions(*measured.cautions)
 
     def _confounded(self, context: np.ndarray, treated: np.ndarray, untreated: np.ndarray) -> Prediction:
         """Compare treated cells of the requested conditions with control cells of other conditions."""
-        _, change, variance, log_ratio, _ = self.comparisons.compare(treated, untreated)
+        _, change, variance, log_ratio, n_changed, _ = self.comparisons.compare(treated, untreated)
         names = self._names_that_differ(context, untreated)
         caution = f"treatment and {names} are confounded, as control cells have another {names}"
         shrunk = shrink_towards(change, variance, None)
-        return replace(shrunk, log_ratio=float(log_ratio)).with_cautions(caution)
+        return replace(shrunk, log_ratio=float(log_ratio), is_noise=not n_changed).with_cautions(caution)
 
     def _names_that_differ(self, context: np.ndarray, groups: np.ndarray) -> str:
         """Name the given conditions that no cell of the groups has."""

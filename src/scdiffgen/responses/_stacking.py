@@ -52,6 +52,8 @@ class Prediction:
         Cautions in words.
     log_ratio
         Log ratio of library sizes, treated to untreated, as measured.
+    is_noise
+        Whether no gene changes significantly in any context from which the response is predicted.
     """
 
     change: np.ndarray
@@ -63,6 +65,7 @@ class Prediction:
     is_ahead: bool | None = None
     cautions: tuple[str, ...] = ()
     log_ratio: float = 0.0
+    is_noise: bool = False
 
     def with_cautions(self, *cautions: str) -> Self:
         """Add distinct cautions."""

@@ -15,7 +15,7 @@ from scipy import optimize, special, stats
 
 from scdiffgen._arguments import check_choice, check_names, check_share, check_whole_number, is_finite_number
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import counted, raise_if_not_unique
+from scdiffgen._messages import counted, raise_if_not_unique, warn_user
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.tl._experiments import ARMS, simulate_experiment
 
@@ -86,7 +86,7 @@ def cell_test(adata: AnnData) -> pd.Series:
 TESTS: Mapping[str, Callable[[AnnData], pd.Series]] = {"pseudobulk": pseudobulk_test, "cells": cell_test}
 STRATA = ("low", "middle", "high")
 DESIGN = ("n_donors", "n_cells")
-COLUMNS = "stratum mean_counts effect power low high n_genes false_discoveries type_1_error detectable".split()
+ESTIMATES = "stratum mean_counts molecules effect power low high n_genes".split()
 
 
 @shared_docs
@@ -99,11 +99,12 @@ def power_analysis(
     test: Test = "pseudobulk",
     alpha: float = 0.05,
     share_changed: float = 0.1,
+    costs: tuple[float, float] = (0.0, 1.0),
     n_replicates: int = 3,
     experiment: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Estimate the power to detect planted fold changes, by number of donors and cells.
+    """Estimate power, minimum detectable effects and the donors that are needed, by number of donors and cells.
 
     Each replicate simulates the largest design once (:func:`simulate_experiment`), with changes of random genes in each
     tertile of expression; smaller designs are subsamples of its donors and cells.
@@ -125,6 +126,8 @@ def power_analysis(
         False discovery rate (Benjamini-Hochberg), and level of ``type_1_error``.
     share_changed
         Share of the expressed genes that change.
+    costs
+        Costs of a sample (a donor in one arm) and of a cell, for ``cost``; by default cells are counted.
     n_replicates
         Number of simulated experiments.
     experiment
@@ -134,10 +137,18 @@ def power_analysis(
     Returns
     -------
     One row per design (``n_donors``, ``n_cells``), ``stratum`` of expression (``"all"``, ``"low"``, ``"middle"``,
-    ``"high"``, with median ``mean_counts`` in molecules per cell) and ``effect``: ``power``, with its 95 % Monte-Carlo
-    interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all replicates. Per design and
-    stratum: ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share of unchanged genes with p below
-    ``alpha``) and ``detectable`` (smallest absolute effect of this sign with a power of at least 0.8).
+    ``"high"``, with the median gene's ``mean_counts`` per cell and ``molecules`` per arm) and ``effect``: ``power``,
+    with its 95 % Monte-Carlo interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all
+    replicates. Per design and stratum: ``false_discoveries`` (mean realised proportion), the mean numbers per
+    experiment ``n_discoveries`` and ``n_false``, and ``type_1_error`` (share of unchanged genes with p below
+    ``alpha``).
+
+    ``detectable`` is the minimum detectable effect: the smallest absolute effect of this sign with a power of 0.8,
+    interpolated between no effect and the planted effects; NaN above the largest. ``donors_needed`` is the number of
+    donors per arm with a power of 0.8 and as many cells per donor: interpolated between the values of ``n_donors``, or
+    extrapolated from the largest (infinite if nothing is detected). ``cost`` is the cost of these donors and their
+    cells. ``depth_needed`` is a lower bound of the factor by which the molecules of the design must rise, by deeper
+    sequencing, more cells or more donors: with Poisson noise alone, the power would then be 0.8.
 
     Raises
     ------
@@ -145,6 +156,11 @@ def power_analysis(
         If a number is out of range, there are too few expressed genes, or :func:`simulate_experiment` raises it.
     TypeError
         If ``experiment`` has an unknown argument, or ``test`` does not return a Series of p-values.
+
+    Warns
+    -----
+    UserWarning
+        If a third of the genes or more change, not evenly up and down, so that normalisation may shift unchanged genes.
 
     Examples
     --------
@@ -161,6 +177,8 @@ def power_analysis(
     check_whole_number("n_replicates", n_replicates)
     check_share("alpha", alpha)
     check_share("share_changed", share_changed)
+    if not (len(costs) == 2 and all(is_finite_number(cost) and cost >= 0 for cost in costs)):
+        raise ValueError(f"`costs` is {costs!r}: pass the costs of a sample and of a cell, at least 0.")
     if not (len(effect) and all(is_finite_number(change) and change for change in effect)):
         raise ValueError(f"`effect` is {effect!r}: pass log2 fold changes, finite and not 0.")
     if not callable(test):
@@ -181,13 +199,29 @@ def power_analysis(
         rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
         genes = pd.DataFrame({"stratum": stratum, "mean_counts": mean, "effect": planted}).fillna({"effect": 0.0})
         for donors, cells in product(n_donors, n_cells):
-            chosen = _tested_cells(study[(place < donors) & (rank <= cells)].copy())
-            _check_donors(chosen, cells)
-            tested = _checked_p_values(p := p_values(chosen), study.var_names)
+            compared = _tested_cells(study[(place < donors) & (rank <= cells)].copy())
+            _check_donors(compared, cells)
+            tested = _checked_p_values(p := p_values(compared), study.var_names)
             fdr = pd.Series(stats.false_discovery_control(tested), tested.index)
-            design = {"n_donors": donors, "n_cells": cells, "replicate": replicate}
+            design = {
+                "n_donors": donors,
+                "n_cells": cells,
+                "replicate": replicate,
+                "molecules": mean * compared.n_obs / 2,
+            }
             outcomes.append(genes.assign(p=p, found=fdr.reindex(genes.index) <= alpha, **design))
-    return _power_table(pd.concat(outcomes), alpha)
+    table = _with_requirements(_power_table(every := pd.concat(outcomes), alpha), every, alpha)
+    table["cost"] = 2 * table["donors_needed"] * (costs[0] + costs[1] * table["n_cells"])
+    if share_changed >= 1 / 3 and np.mean(effect):
+        largest = table[table["stratum"] == "all"].iloc[-1]
+        warn_user(
+            f"{share_changed:.0%} of the genes change, by {np.mean(effect):.2g} on average (log2): "
+            "normalisation assumes that most genes do not, and may shift unchanged genes the other way. In the largest "
+            f"design {largest['n_false']:.0f} of {largest['n_discoveries']:.0f} discoveries are false "
+            f"({largest['false_discoveries']:.0%}; `alpha` is {alpha:g}). Normalise by spike-ins or by genes known to "
+            "be stable, and pass the analysis as `test`."
+        )
+    return table
 
 
 def _check_donors(study: AnnData, n_cells: int) -> None:
@@ -254,13 +288,45 @@ def _power_table(outcomes: pd.DataFrame, alpha: float) -> pd.DataFrame:
     both["stratum"] = pd.Categorical(both["stratum"], ["all", *STRATA])
     rows = []
     for design, genes in both.groupby([*DESIGN, "stratum"], observed=True):
-        unchanged, by_replicate = genes["effect"] == 0, genes.groupby("replicate")["found"]
-        false = (genes["found"] & unchanged).groupby(genes["replicate"]).sum() / by_replicate.sum().clip(lower=1)
-        type_1 = (genes.loc[unchanged, "p"].dropna() < alpha).mean()
+        unchanged, replicate = genes["effect"] == 0, genes["replicate"]
+        n_false, n_discoveries = (x.groupby(replicate).sum() for x in (genes["found"] & unchanged, genes["found"]))
+        errors = {
+            "false_discoveries": (n_false / n_discoveries.clip(lower=1)).mean(),
+            "n_discoveries": n_discoveries.mean(),
+            "n_false": n_false.mean(),
+            "type_1_error": (genes.loc[unchanged, "p"].dropna() < alpha).mean(),
+        }
         rates = genes[~unchanged].groupby("effect")["found"].agg(["mean", "sum", "size"])
         for effect, (mean, hits, n_genes) in rates.iterrows():
-            detectable = np.abs(rates.index[(rates["mean"] >= 0.8) & (rates.index * effect > 0)]).min()
             low, high = stats.binomtest(int(hits), int(n_genes)).proportion_ci(method="wilson")
-            estimate = [genes["mean_counts"].median(), effect, mean, low, high, int(n_genes)]
-            rows.append([*design, *estimate, false.mean(), type_1, detectable])
-    return pd.DataFrame(rows, columns=[*DESIGN, *COLUMNS])
+            expression = genes[["mean_counts", "molecules"]].median()
+            estimate = [*design, *expression, effect, mean, low, high, int(n_genes)]
+            rows.append(dict(zip([*DESIGN, *ESTIMATES], estimate, strict=True)) | errors)
+    return pd.DataFrame(rows)
+
+
+def _with_requirements(table: pd.DataFrame, outcomes: pd.DataFrame, alpha: float, target: float = 0.8) -> pd.DataFrame:
+    """Add the detectable effects, and the donors and depth needed for the ``target`` power, by the law of a z test."""
+    # The power at effect b is P(Z + m > z_{1 - t/2}), with a mean m proportional to b and to the root of the number of
+    # donors. The level t of single tests is the share of unchanged genes that are discovered.
+    is_changed, quantile = outcomes["effect"] != 0, stats.norm.ppf(target)
+    unchanged = outcomes[~is_changed].groupby([*DESIGN])["found"].agg(["sum", "size"])
+    by_design, share = (unchanged["sum"] + 0.5) / (unchanged["size"] + 1), is_changed.mean()
+    level = by_design.reindex(pd.MultiIndex.from_frame(table[[*DESIGN]]), fill_value=alpha).to_numpy()
+    reached = alpha * share * target / (1 - alpha * (1 - share))  # the level if all changes have the target power
+    limit, needed = (quantile + stats.norm.isf(t / 2) for t in (level, np.maximum(level, reached)))
+    half = 0.5 / table["n_genes"].to_numpy()
+    ahead = stats.norm.ppf(np.clip(table["power"].to_numpy(), half, 1 - half)) - quantile
+    mean = np.maximum(limit + ahead, 1e-9)
+    donors = table["n_donors"] * np.where(table["low"] > level, needed / mean, np.inf) ** 2
+    noise = (1 + np.exp2(-table["effect"])) * (needed / (np.log(2) * table["effect"])) ** 2  # in molecules per arm
+    rows = table.assign(ahead=ahead, mean=mean, limit=limit, donors=donors)
+    for _, line in rows.groupby([*DESIGN, "stratum", rows["effect"] > 0], observed=True):
+        sizes = line["effect"].abs().sort_values()
+        curve = line["mean"][sizes.index].cummax()
+        table.loc[line.index, "detectable"] = np.interp(line["limit"].iloc[0], [0, *curve], [0, *sizes], right=np.nan)
+    for _, line in rows.sort_values("n_donors").groupby(["n_cells", "stratum", "effect"], observed=True):
+        roots, curve = np.sqrt(line["n_donors"]), line["ahead"].cummax()
+        n_donors = np.interp(0, curve, roots) ** 2 if curve.iloc[-1] >= 0 else line["donors"].iloc[-1]
+        table.loc[line.index, "donors_needed"] = np.ceil(n_donors - 1e-9)
+    return table.assign(depth_needed=noise / table["molecules"])
