@@ -22,7 +22,7 @@ from benchmarks._data import load_kang as load_all_kang
 
 WELLS = {"CEL-seq2": "tian2019_rnamix_celseq2.h5ad", "SORT-seq": "tian2019_rnamix_sortseq.h5ad"}
 PLATES = {"CEL-seq2": "RNAmix_CELseq2", "SORT-seq": "RNAmix_Sortseq"}  # names in the published tables
-DENOISING = "tian2019_denoising.csv"
+DENOISING, TIMING = "tian2019_denoising.csv", "tian2019_timing.csv"
 LINES = ("H2228", "H1975", "HCC827")
 MIX, AMOUNT, TOTAL = "mix", "mRNA_amount", "total_count_per_cell"
 MISLABELLED = ("celseq2_L19", "sortseq_L19")  # called a mixture, but pure H2228
@@ -53,6 +53,12 @@ def published_denoising() -> pd.DataFrame:
         raise MissingData(f"{DENOISING} is not in ../shared/data: put it there.")
     table = pd.read_csv(FOLDER / DENOISING)
     return table.pivot_table("value", ["data", "normalisation", "imputation"], "metric")
+
+
+def published_seconds() -> dict[str, float]:
+    """Read the published seconds of imputing the CEL-seq2 wells after logCPM, by imputation."""
+    table = pd.read_csv(FOLDER / TIMING).query("data == @PLATES['CEL-seq2'] and normalisation == 'logCPM'")
+    return table.set_index("imputation")["seconds"].to_dict()
 
 
 def thinned(counts: sparse.csr_matrix, share: float | NDArray, seed: int) -> sparse.csr_matrix:

@@ -1,6 +1,7 @@
 """Simple methods that denoise counts, with settings chosen by molecular cross-validation, and scVI."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 import numpy as np
 import scvi
@@ -86,6 +87,15 @@ def smoothed(counts: sparse.csr_matrix, seed: int) -> tuple[str, Shares]:
         for w in POOLED
     }
     return chosen(counts, settings, seed)
+
+
+def magic_shares(counts: sparse.csr_matrix, seed: int) -> Shares:
+    """Smooth square roots of counts by MAGIC with its defaults, and return the shares of their squares."""
+    magic = import_module("magic")
+    library = np.asarray(counts.sum(axis=1), dtype=np.float64)
+    roots = np.sqrt(counts.toarray() * (np.median(library) / library))
+    rates = np.clip(magic.MAGIC(n_jobs=1, random_state=seed, verbose=0).fit_transform(roots), 0, None) ** 2
+    return rates / rates.sum(axis=1, keepdims=True)
 
 
 def scvi_shares(cells: AnnData, seed: int, max_epochs: int | None) -> Shares:

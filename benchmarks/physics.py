@@ -3,13 +3,14 @@
 ``python -m benchmarks.physics --tasks mixtures molecules depth batches --seeds 0 1 2 --threads 1``
 
 *mixtures* and *depth* need the wells of Tian et al. (2019) in ../shared/data, whose published scores are shown beside
-ours. Every finished part is written at once and not repeated, so a run may be stopped and started again. *magic* takes
-denoised wells that another environment made, see ``benchmarks.external.magic``.
+ours; *tokens* needs the models of *mixtures*. MAGIC is run where ``magic-impute`` is installed. Every finished part is
+written at once and not repeated, so a run may be stopped and started again.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from benchmarks._physics_data import (
     sound_wells,
 )
 from benchmarks._physics_depth import DEEP, MEASURED, OTHER, deepeners, paired, questions
-from benchmarks._physics_methods import scvi_shares, simple_methods, smoothed
+from benchmarks._physics_methods import magic_shares, scvi_shares, simple_methods, smoothed
 from benchmarks._physics_null import null_scores
 from benchmarks._physics_scores import (
     N_COMPONENTS,
@@ -150,6 +151,8 @@ def mixtures(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     if run.seed == 0:
         yield SMOOTHING, lambda: scored(*smoothed(wells.X, run.seed)[::-1])
         yield WITH_LABELS, lambda: ours(LABEL)
+    if find_spec("magic"):
+        yield "MAGIC", lambda: scored(magic_shares(wells.X, run.seed))
 
 
 def tokens(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:

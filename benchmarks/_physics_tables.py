@@ -1,0 +1,182 @@
+"""Results of `benchmarks.physics` as tables and as lines of the summary."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from benchmarks._physics_data import LINES, PLATES, WELLS, published_denoising, published_seconds
+from benchmarks._physics_depth import OTHER
+from benchmarks._summary import Line
+from benchmarks._tables import Column, score_table
+from benchmarks.physics import OURS, SMOOTHING
+
+Result = Mapping[str, Any]
+Values = dict[str, dict[str, list[float]]]  # by method and column, over seeds
+SILHOUETTE = {
+    "silhouette_mean": Column("silhouette", 1.0),
+    "wanted_variation_corr": Column("wanted", 1.0),
+    "unwanted_variation_corr": Column("unwanted", 0.0),
+}
+DEPTH = {
+    "auc_pcs": Column("forest AUC, PCs"),
+    "auc_genes": Column("forest AUC, genes"),
+    "zeros": Column("share of zeros"),
+    "dispersion": Column("dispersion"),
+}
+QUESTIONS = {
+    "dilution": "**Is dilution binomial thinning?** Wells of 30 pg thinned to the depth of wells of 3.75 pg.",
+    "deepened": "**Wells of 3.75 pg deepened to the depth of measured wells of 30 pg.**",
+    "thinned": "**Thinned wells of 30 pg deepened to their own depth.**",
+}
+NULL = {
+    "changed": Column("molecules changed", None, ".1%"),
+    "neighbours": Column("neighbours kept", None, ".1%"),
+    "rank": Column("rank of the former self", None, 0),
+    "ari": Column("ARI of clusters"),
+    "de_genes": Column("false DE genes", None, 0),
+}
+IMPUTATIONS = {
+    "no_imputation": "no imputation",
+    "SAVER": "SAVER",
+    "DrImpute": "DrImpute",
+    "knn_smooth2": "kNN-smoothing",
+}
+KINDS = {
+    OURS: "ours",
+    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
+    **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label", "mean of the label and own molecules"), "simple"),
+    **dict.fromkeys(("no imputation", "mean of all cells", "scaled up"), "null"),
+    **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
+    OTHER: "limit",
+}
+
+
+def seeds_of(result: Result) -> str:
+    """Seeds of our rows by data set."""
+    seeds = pd.DataFrame(result["rows"]).query("part != @WITH_LABELS").groupby("data")["seed"].unique()
+    sets = seeds.map(lambda found: ", ".join(map(str, sorted(found)))).groupby(lambda data: data).first()
+    by_seeds = sets.groupby(sets).groups
+    if len(by_seeds) == 1:
+        return f"Seeds {sets.iloc[0]}: median and range."
+    parts = (f"{', '.join(names)}: seeds {found}" for found, names in by_seeds.items())
+    return f"Median and range over seeds. {'; '.join(parts)}."
+
+
+def best_published(protocol: str) -> pd.DataFrame:
+    """Scores of each published imputation with the normalisation of its highest silhouette."""
+    table = published_denoising().loc[PLATES[protocol]]
+    best = table["silhouette_mean"].groupby("imputation").idxmax()
+    return table.loc[best].reset_index("normalisation").rename(IMPUTATIONS)
+
+
+def mixtures_values(result: Result) -> Values:
+    """Scores by method, normalisation and protocol, and the seconds of the CEL-seq2 wells."""
+    values: Values = {}
+    for row in result["rows"]:
+        of = values.setdefault(f"{row['part']}, {row['normalisation']}", {})
+        for key in SILHOUETTE:
+            of.setdefault(f"{key} {row['data']}", []).append(row[key])
+        if row["data"] == "CEL-seq2":
+            of.setdefault("seconds", []).append(row["seconds"])
+    seconds = published_seconds()
+    for protocol in WELLS:
+        for name, row in best_published(protocol).iterrows():
+            of = values.setdefault(f"{name}, best (published)", {})
+            of |= {f"{key} {protocol}": [row[key]] for key in SILHOUETTE}
+            of |= {"seconds": [seconds[name]]} if name in seconds else {}
+    return values
+
+
+def mixtures(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    columns = {
+        f"{key} {protocol}": Column(f"{protocol}: {column.title}", column.ideal)
+        for protocol in WELLS
+        for key, column in SILHOUETTE.items()
+    }
+    values = mixtures_values(result)
+    rivals = [name for name in values if not name.startswith(OURS)]
+    yield score_table("method", columns | {"seconds": Column("seconds", None, 0)}, values, f"{OURS}, logCPM", rivals)
+
+
+def mixtures_lines(result: Result) -> Iterator[Line]:
+    """Silhouette of each protocol, every method with its best normalisation."""
+    values = mixtures_values(result)
+    for protocol in WELLS:
+        best: dict[str, list[float]] = {}
+        for name, of in values.items():
+            method, found = name.rpartition(",")[0], of.get(f"silhouette_mean {protocol}")
+            if found and pd.Series(found).median() > pd.Series(best.get(method, [-1.0])).median():
+                best[method] = found
+        yield Line(f"mixed RNA, {protocol}", "silhouette of mixtures", 1.0, best, KINDS)
+
+
+def molecules_values(result: Result) -> pd.DataFrame:
+    """Nats by set, seed and method."""
+    return pd.DataFrame(result["rows"]).pivot_table("nats", ["data", "seed"], "part", sort=False)
+
+
+def molecules(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    table = molecules_values(result)
+    rows = {
+        data: {name: of[name].dropna().tolist() for name in table} for data, of in table.groupby("data", sort=False)
+    }
+    rows = {data: {name: found for name, found in of.items() if found} for data, of in rows.items()}
+    yield score_table("nats per unseen molecule", {name: Column(name) for name in table}, rows)
+
+
+def molecules_lines(result: Result) -> Iterator[Line]:
+    """One line: the mean over sets."""
+    means = molecules_values(result).groupby("data").median()
+    values = {name: [means[name].mean()] for name in means if means[name].notna().all()}
+    yield Line(f"a quarter of the molecules, {len(means)} sets", "nats per unseen molecule", 0.0, values, KINDS)
+
+
+def depth_values(result: Result, question: str, data: str) -> Values:
+    """Scores by method."""
+    rows = [row for row in result["rows"] if (row["question"], row["data"]) == (question, data)]
+    table = pd.DataFrame(rows).groupby("method", sort=False)
+    return {name: {key: of[key].dropna().tolist() for key in DEPTH if of[key].notna().any()} for name, of in table}
+
+
+def depth(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    protocols = list(dict.fromkeys(row["data"] for row in result["rows"]))
+    for question, text in QUESTIONS.items():
+        rows = {
+            f"{protocol}: {name}": of
+            for protocol in protocols
+            for name, of in depth_values(result, question, protocol).items()
+        }
+        yield text
+        yield score_table("wells", DEPTH, rows)
+
+
+def depth_lines(result: Result) -> Iterator[Line]:
+    """Forest AUC on components of thinned wells that are deepened."""
+    for protocol in dict.fromkeys(row["data"] for row in result["rows"]):
+        for question, title in (("deepened", "3.75 pg deepened"), ("thinned", "30 pg thinned, deepened")):
+            values = {
+                name: of["auc_pcs"] for name, of in depth_values(result, question, protocol).items() if "auc_pcs" in of
+            }
+            yield Line(f"mixed RNA, {protocol}", f"{title}: forest AUC, PCs", 0.5, values, KINDS)
+
+
+def batches(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    table = pd.DataFrame(result["rows"]).groupby("method", sort=False)
+    yield score_table("cells of one pseudo-batch", NULL, {name: of[list(NULL)].to_dict("list") for name, of in table})
+
+
+def tokens(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    rows: Values = {}
+    for row in result["rows"]:
+        of = rows.setdefault(f"{row['data']}: {'tokens' if row['part'] == OURS else row['part']}", {})
+        for key in LINES:
+            of.setdefault(key, []).append(row[key])
+        of.setdefault("stability", []).extend(row["stability"])
+    rows = {name: {key: values for key, values in of.items() if values} for name, of in rows.items()}
+    yield score_table("programs", {key: Column(key, 1.0, 2) for key in (*LINES, "stability")}, rows)
