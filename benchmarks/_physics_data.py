@@ -1,6 +1,7 @@
 """Wells of mixed and diluted RNA (Tian et al. 2019), and cells whose molecules are split into seen and unseen."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from benchmarks._data import load_kang as load_all_kang
 WELLS = {"CEL-seq2": "tian2019_rnamix_celseq2.h5ad", "SORT-seq": "tian2019_rnamix_sortseq.h5ad"}
 PLATES = {"CEL-seq2": "RNAmix_CELseq2", "SORT-seq": "RNAmix_Sortseq"}  # names in the published tables
 DENOISING, TIMING = "tian2019_denoising.csv", "tian2019_timing.csv"
+IMPUTATIONS = {"no_imputation": "no imputation", "knn_smooth2": "kNN-smoothing"}  # clearer than published names
 LINES = ("H2228", "H1975", "HCC827")
 MIX, AMOUNT, TOTAL = "mix", "mRNA_amount", "total_count_per_cell"
 MISLABELLED = ("celseq2_L19", "sortseq_L19")  # called a mixture, but pure H2228
@@ -55,10 +57,14 @@ def published_denoising() -> pd.DataFrame:
     return table.pivot_table("value", ["data", "normalisation", "imputation"], "metric")
 
 
-def published_seconds() -> dict[str, float]:
-    """Read the published seconds of imputing the CEL-seq2 wells after logCPM, by imputation."""
-    table = pd.read_csv(FOLDER / TIMING).query("data == @PLATES['CEL-seq2'] and normalisation == 'logCPM'")
-    return table.set_index("imputation")["seconds"].to_dict()
+def best_published(protocol: str) -> list[dict[str, Any]]:
+    """Scores of each published imputation with the normalisation of its highest silhouette, and seconds if known."""
+    table, timing = published_denoising().loc[PLATES[protocol]], pd.read_csv(FOLDER / TIMING)
+    is_timed = (timing["data"] == PLATES[protocol]) & (timing["normalisation"] == "logCPM")
+    seconds = timing[is_timed].set_index("imputation")["seconds"].to_dict()
+    best = table.loc[table["silhouette_mean"].groupby("imputation").idxmax()].reset_index()
+    best["published_seconds"] = [seconds.get(name, 0.0) for name in best["imputation"]]
+    return best.replace({"imputation": IMPUTATIONS}).to_dict("records")
 
 
 def thinned(counts: sparse.csr_matrix, share: float | NDArray, seed: int) -> sparse.csr_matrix:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks._physics_data import AMOUNT, MIX, thinned
-from benchmarks._physics_methods import Shares, pooled_shares, smoothed
+from benchmarks._physics_methods import SMOOTHING, Shares, chosen, neighbour_smoothing, pooled_shares
 from scdiffgen.model import TokenDiffusion
 
 SHALLOW, DEEP = 3.75, 30.0  # pg of RNA per well
@@ -68,7 +68,7 @@ def deepeners(model: TokenDiffusion, train: AnnData, seed: int) -> Mapping[str, 
     return {
         "scdiffgen": by_model,
         "scdiffgen, expected expression": adding(expected),
-        "kNN smoothing": adding(lambda counts: smoothed_beside(train.X, counts, seed)),
+        SMOOTHING: adding(lambda counts: smoothed_beside(train.X, counts, seed)),
         "mean of all wells": adding(lambda counts: np.repeat(pooled_shares(train.X), counts.shape[0], axis=0)),
         "own shares": adding(lambda counts: counts.toarray()),
         "scaled up": scaled_up,
@@ -83,7 +83,7 @@ def scaled_up(counts: sparse.csr_matrix, library: NDArray) -> sparse.csr_matrix:
 
 def smoothed_beside(train: sparse.csr_matrix, counts: sparse.csr_matrix, seed: int) -> Shares:
     """Smooth wells over neighbours among them and the training wells."""
-    return smoothed(sparse.csr_matrix(sparse.vstack([counts, train])), seed)[1][: counts.shape[0]]
+    return chosen(sparse.csr_matrix(sparse.vstack([counts, train])), neighbour_smoothing, seed)[1][: counts.shape[0]]
 
 
 def questions(

@@ -1,6 +1,7 @@
 """Simple methods that denoise counts, with settings chosen by molecular cross-validation, and scVI."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -17,21 +18,22 @@ from benchmarks._physics_scores import nats_per_molecule
 from scdiffgen._log_normalise import log_normalise
 
 Shares = NDArray[np.float64]  # (cells, genes), rows sum to 1
-Denoiser = Callable[[sparse.csr_matrix], Shares]
+Candidates = Callable[[sparse.csr_matrix], Iterator[tuple[str, Shares]]]  # counts -> settings and shares
 
 SHARE_FITTED = 0.9  # of the molecules in molecular cross-validation; the others choose the setting
-NEIGHBOURS, POOLED = (4, 8, 16, 32, 64, 128), (0.01, 0.03, 0.1, 0.3)
+NEIGHBOURS, POOLED = (8, 16, 32, 64, 128, 256), (0.01, 0.03, 0.1, 0.3)
 STRENGTHS = (100, 300, 1000, 3000, 10_000, 30_000)
 N_COMPONENTS = 20
+SMOOTHING = "kNN smoothing"
 
 
-def chosen(counts: sparse.csr_matrix, candidates: dict[str, Denoiser], seed: int) -> tuple[str, Shares]:
+def chosen(counts: sparse.csr_matrix, candidates: Candidates, seed: int) -> tuple[str, Shares]:
     """Choose a setting by molecular cross-validation (Batson et al. 2019), and apply it to all counts."""
     fitted = thinned(counts, SHARE_FITTED, seed)
     hidden = sparse.csr_matrix(counts - fitted)
-    losses = {name: nats_per_molecule(denoise(fitted), hidden) for name, denoise in candidates.items()}
+    losses = {setting: nats_per_molecule(shares, hidden) for setting, shares in candidates(fitted)}
     best = min(losses, key=losses.__getitem__)
-    return best, candidates[best](counts)
+    return next((setting, shares) for setting, shares in candidates(counts) if setting == best)
 
 
 def pooled_shares(counts: sparse.csr_matrix) -> Shares:
@@ -40,12 +42,19 @@ def pooled_shares(counts: sparse.csr_matrix) -> Shares:
     return total / total.sum()
 
 
-def neighbour_smoothing(counts: sparse.csr_matrix, n_neighbours: int, pooled: float) -> Shares:
-    """Pool each cell with its nearest cells on principal components, and mix with the shares of all cells."""
+def neighbour_smoothing(counts: sparse.csr_matrix) -> Iterator[tuple[str, Shares]]:
+    """Pool each cell with its nearest cells on principal components, with or without a weight of its own molecules."""
     n_components = min(N_COMPONENTS, *(n - 1 for n in counts.shape))
     scores = PCA(n_components, svd_solver="arpack", random_state=0).fit_transform(log_normalise(counts).toarray())
-    graph = NearestNeighbors(n_neighbors=min(n_neighbours, len(scores))).fit(scores).kneighbors_graph(scores)
-    return mixed(graph @ counts, pooled_shares(counts), pooled)
+    others = pooled_shares(counts)
+    for k in (k for k in NEIGHBOURS if k <= len(scores)):
+        graph = NearestNeighbors(n_neighbors=k).fit(scores).kneighbors_graph(scores)
+        for pooled in POOLED:
+            shares = mixed(graph @ counts, others, pooled)
+            yield f"{k} neighbours, pooled {pooled:g}", shares
+            for strength in STRENGTHS[::2]:
+                setting = f"{k} neighbours, pooled {pooled:g}, strength {strength}"
+                yield setting, with_own_molecules(counts, shares, strength)
 
 
 def mixed(counts: sparse.csr_matrix, other: Shares, weight: float) -> Shares:
@@ -54,10 +63,14 @@ def mixed(counts: sparse.csr_matrix, other: Shares, weight: float) -> Shares:
     return (1 - weight) * (counts.toarray() / total) + weight * other
 
 
-def label_means(counts: sparse.csr_matrix, labels: NDArray[np.str_], pooled: float) -> Shares:
-    """Shares of the cells of each label together, mixed with the shares of all cells."""
+def label_means(counts: sparse.csr_matrix, labels: NDArray[np.str_]) -> Iterator[tuple[str, Shares]]:
+    """Pool the cells of each label, with or without a weight of the cell's own molecules."""
     same = sparse.csr_matrix((labels[:, None] == np.unique(labels)).astype(float))
-    return same @ mixed(same.T @ counts, pooled_shares(counts), pooled)
+    for pooled in POOLED:
+        shares = same @ mixed(same.T @ counts, pooled_shares(counts), pooled)
+        yield f"pooled {pooled:g}", shares
+        for strength in STRENGTHS:
+            yield f"pooled {pooled:g}, strength {strength}", with_own_molecules(counts, shares, strength)
 
 
 def with_own_molecules(counts: sparse.csr_matrix, prior: Shares, strength: float) -> Shares:
@@ -69,24 +82,8 @@ def simple_methods(cells: AnnData, seed: int) -> Iterator[tuple[str, str, Callab
     """Name, kind, and function that returns the chosen setting and shares."""
     counts, labels = cells.X, cells.obs[LABEL].to_numpy(dtype=str)
     yield "mean of all cells", "null", lambda: ("", np.repeat(pooled_shares(counts), counts.shape[0], axis=0))
-    by_label = {f"pooled {w:g}": lambda x, w=w: label_means(x, labels, w) for w in POOLED}
-    yield "mean of the label", "simple", lambda: chosen(counts, by_label, seed)
-    own = {
-        f"strength {s:,}": lambda x, s=s: with_own_molecules(x, label_means(x, labels, POOLED[0]), s) for s in STRENGTHS
-    }
-    yield "mean of the label and own molecules", "simple", lambda: chosen(counts, own, seed)
-    yield "kNN smoothing", "simple", lambda: smoothed(counts, seed)
-
-
-def smoothed(counts: sparse.csr_matrix, seed: int) -> tuple[str, Shares]:
-    """Smooth over neighbours; their number and the weight of all cells are chosen by molecular cross-validation."""
-    settings = {
-        f"k = {k}, pooled {w:g}": lambda x, k=k, w=w: neighbour_smoothing(x, k, w)
-        for k in NEIGHBOURS
-        if k < counts.shape[0]
-        for w in POOLED
-    }
-    return chosen(counts, settings, seed)
+    yield "mean of the label", "simple", lambda: chosen(counts, partial(label_means, labels=labels), seed)
+    yield SMOOTHING, "simple", lambda: chosen(counts, neighbour_smoothing, seed)
 
 
 def magic_shares(counts: sparse.csr_matrix, seed: int) -> Shares:

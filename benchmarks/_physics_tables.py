@@ -5,11 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks._physics_data import LINES, PLATES, WELLS, published_denoising, published_seconds
+from benchmarks._physics_data import LINES, WELLS
 from benchmarks._physics_depth import OTHER
+from benchmarks._physics_methods import SMOOTHING
 from benchmarks._summary import Line
 from benchmarks._tables import Column, score_table
-from benchmarks.physics import OURS, SMOOTHING
+from benchmarks.physics import OURS, PUBLISHED
 
 Result = Mapping[str, Any]
 Values = dict[str, dict[str, list[float]]]  # by method and column, over seeds
@@ -36,16 +37,10 @@ NULL = {
     "ari": Column("ARI of clusters"),
     "de_genes": Column("false DE genes", None, 0),
 }
-IMPUTATIONS = {
-    "no_imputation": "no imputation",
-    "SAVER": "SAVER",
-    "DrImpute": "DrImpute",
-    "knn_smooth2": "kNN-smoothing",
-}
 KINDS = {
     OURS: "ours",
     **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
-    **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label", "mean of the label and own molecules"), "simple"),
+    **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
     **dict.fromkeys(("no imputation", "mean of all cells", "scaled up"), "null"),
     **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
     OTHER: "limit",
@@ -53,38 +48,24 @@ KINDS = {
 
 
 def seeds_of(result: Result) -> str:
-    """Seeds of our rows by data set."""
-    seeds = pd.DataFrame(result["rows"]).query("part != @WITH_LABELS").groupby("data")["seed"].unique()
-    sets = seeds.map(lambda found: ", ".join(map(str, sorted(found)))).groupby(lambda data: data).first()
-    by_seeds = sets.groupby(sets).groups
-    if len(by_seeds) == 1:
-        return f"Seeds {sets.iloc[0]}: median and range."
-    parts = (f"{', '.join(names)}: seeds {found}" for found, names in by_seeds.items())
-    return f"Median and range over seeds. {'; '.join(parts)}."
-
-
-def best_published(protocol: str) -> pd.DataFrame:
-    """Scores of each published imputation with the normalisation of its highest silhouette."""
-    table = published_denoising().loc[PLATES[protocol]]
-    best = table["silhouette_mean"].groupby("imputation").idxmax()
-    return table.loc[best].reset_index("normalisation").rename(IMPUTATIONS)
+    """Seeds of the rows of each data set; methods that do not depend on seeds, or only slightly, have fewer."""
+    seeds = pd.DataFrame(result["rows"]).groupby("data", sort=False)["seed"].unique()
+    parts = [f"{data}: {', '.join(map(str, sorted(found)))}" for data, found in seeds.items()]
+    return f"Median and range over seeds ({'; '.join(parts)})."
 
 
 def mixtures_values(result: Result) -> Values:
     """Scores by method, normalisation and protocol, and the seconds of the CEL-seq2 wells."""
     values: Values = {}
     for row in result["rows"]:
-        of = values.setdefault(f"{row['part']}, {row['normalisation']}", {})
+        is_published = row["part"] == PUBLISHED
+        name = f"{row['imputation']}, best (published)" if is_published else f"{row['part']}, {row['normalisation']}"
+        of = values.setdefault(name, {})
         for key in SILHOUETTE:
             of.setdefault(f"{key} {row['data']}", []).append(row[key])
-        if row["data"] == "CEL-seq2":
-            of.setdefault("seconds", []).append(row["seconds"])
-    seconds = published_seconds()
-    for protocol in WELLS:
-        for name, row in best_published(protocol).iterrows():
-            of = values.setdefault(f"{name}, best (published)", {})
-            of |= {f"{key} {protocol}": [row[key]] for key in SILHOUETTE}
-            of |= {"seconds": [seconds[name]]} if name in seconds else {}
+        seconds = row["published_seconds"] if is_published else row["seconds"]
+        if row["data"] == "CEL-seq2" and seconds:
+            of.setdefault("seconds", []).append(seconds)
     return values
 
 
@@ -136,8 +117,8 @@ def molecules_lines(result: Result) -> Iterator[Line]:
 
 def depth_values(result: Result, question: str, data: str) -> Values:
     """Scores by method."""
-    rows = [row for row in result["rows"] if (row["question"], row["data"]) == (question, data)]
-    table = pd.DataFrame(rows).groupby("method", sort=False)
+    rows = pd.DataFrame(result["rows"])
+    table = rows[(rows["question"] == question) & (rows["data"] == data)].groupby("method", sort=False)
     return {name: {key: of[key].dropna().tolist() for key in DEPTH if of[key].notna().any()} for name, of in table}
 
 

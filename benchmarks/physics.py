@@ -30,12 +30,20 @@ from benchmarks._physics_data import (
     MIX,
     TOTAL,
     WELLS,
+    best_published,
     load_split_molecules,
     load_wells,
     sound_wells,
 )
 from benchmarks._physics_depth import DEEP, MEASURED, OTHER, deepeners, paired, questions
-from benchmarks._physics_methods import magic_shares, scvi_shares, simple_methods, smoothed
+from benchmarks._physics_methods import (
+    SMOOTHING,
+    chosen,
+    magic_shares,
+    neighbour_smoothing,
+    scvi_shares,
+    simple_methods,
+)
 from benchmarks._physics_null import null_scores
 from benchmarks._physics_scores import (
     N_COMPONENTS,
@@ -54,8 +62,8 @@ from scdiffgen.model import TokenDiffusion
 Rows = list[dict[str, Any]]
 Part = Callable[[], Rows]
 N_PROGRAMS, NULL_GENES = 8, 2000
-OURS, WITH_LABELS, SMOOTHING = "scdiffgen", "scdiffgen, given labels", "kNN smoothing"
-PERFECT = "proportions themselves"
+OURS, WITH_LABELS = "scdiffgen", "scdiffgen, given labels"
+PERFECT, PUBLISHED = "proportions themselves", "published"
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,8 @@ def mixtures(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
 
     yield OURS, lambda: ours(None)
     if run.seed == 0:
-        yield SMOOTHING, lambda: scored(*smoothed(wells.X, run.seed)[::-1])
+        yield PUBLISHED, lambda: best_published(protocol)
+        yield SMOOTHING, lambda: scored(*chosen(wells.X, neighbour_smoothing, run.seed)[::-1])
         yield WITH_LABELS, lambda: ours(LABEL)
     if find_spec("magic"):
         yield "MAGIC", lambda: scored(magic_shares(wells.X, run.seed))

@@ -25,12 +25,17 @@ PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "benchmarks/responses.md": ("perturbation",),
     "benchmarks/published_responses.md": ("published", "published-iid"),
     "benchmarks/tokens.md": ("tokens",),
+    "benchmarks/physics.md": tuple(
+        f"physics-{task}" for task in ("mixtures", "molecules", "depth", "batches", "tokens")
+    ),
     "benchmarks/modalities.md": ("multimodal", "chromatin", "peaks"),
     "benchmarks/speed.md": ("speed", "soak"),
     "processes.md": ("processes", "networks"),
     "user_guide/large_data.md": ("shards",),
 }
-IN_README = re.compile(r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|published-(?!cfgen).*(?<!iid)")
+IN_README = re.compile(
+    r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|physics-(mixtures|depth)|published-(?!cfgen).*(?<!iid)"
+)
 STUDIES = {"study-disclosure": disclosure, "study-interventions": interventions, "study-power": power}
 SUMMARY, NOTHING = "benchmarks.md", "Not measured yet."
 
