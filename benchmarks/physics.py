@@ -20,7 +20,7 @@ import scvi
 from anndata import AnnData
 from sklearn.decomposition import NMF, PCA
 
-from benchmarks._data import LABEL, load_pbmc3k, load_pbmc68k, variable_genes
+from benchmarks._data import LABEL, MissingData, load_pbmc3k, load_pbmc68k, variable_genes
 from benchmarks._physics_data import (
     AMOUNT,
     BUNDLED,
@@ -113,7 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in tasks:
         for seed in options.seeds[:1] if options.quick else options.seeds:
             for data in [BUNDLED] if options.quick else options.data or TASKS[task].data:
-                measure(task, data, options.parts, Run(folder, seed, 1 if options.quick else None), made_with)
+                try:
+                    measure(task, data, options.parts, Run(folder, seed, 1 if options.quick else None), made_with)
+                except MissingData as error:
+                    print(f"{task}, {data} is left out: {error}", flush=True)
 
 
 def measure(task: str, data: str, parts: Sequence[str] | None, run: Run, made_with: dict[str, Any]) -> None:
@@ -159,6 +162,7 @@ def mixtures(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     if run.seed == 0:
         yield PUBLISHED, lambda: best_published(protocol)
         yield SMOOTHING, lambda: scored(*chosen(wells.X, neighbour_smoothing, run.seed)[::-1])
+        yield "scVI", lambda: scored(scvi_shares(wells, run.seed, run.max_epochs))
         yield WITH_LABELS, lambda: ours(LABEL)
     if find_spec("magic"):
         yield "MAGIC", lambda: scored(magic_shares(wells.X, run.seed))
