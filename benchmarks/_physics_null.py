@@ -1,4 +1,4 @@
-"""A null test of batch transfer: cells of one batch, split at random into two pseudo-batches."""
+"""Tests of batch transfer: one batch split at random into two pseudo-batches, with and without a planted difference."""
 
 import numpy as np
 import scanpy as sc
@@ -13,6 +13,7 @@ from scdiffgen._log_normalise import log_normalise
 
 N_NEIGHBOURS, N_COMPONENTS, N_CLUSTERS = 15, 30, 9
 FDR = 0.05
+SHARE_PLANTED, LEAST_MOLECULES = 0.1, 100  # genes of a planted difference, and molecules of those that are read
 Mask = NDArray[np.bool_]  # (cells,)
 
 
@@ -54,3 +55,22 @@ def n_de_genes(counts: sparse.csr_matrix, moved: Mask) -> int:
     adata.obs["batch"] = np.where(moved, "moved", "others").astype(str)
     sc.tl.rank_genes_groups(adata, "batch", groups=["moved"], reference="others", method="wilcoxon")
     return int((adata.uns["rank_genes_groups"]["pvals_adj"]["moved"] < FDR).sum())
+
+
+def planted_batch_effect(cells: AnnData, moved: Mask, seed: int) -> tuple[AnnData, NDArray[np.bool_]]:
+    """Lose half of the molecules of a tenth of the genes in the moved cells: cells, and which genes."""
+    rng = np.random.default_rng(seed)
+    genes = rng.random(cells.n_vars) < SHARE_PLANTED
+    counts, places = cells.X.toarray().astype(int), np.ix_(moved, genes)
+    counts[places] = rng.binomial(counts[places], 0.5)
+    changed = cells.copy()
+    changed.X = sparse.csr_matrix(counts, dtype=np.float32)
+    return changed, genes
+
+
+def change_left(counts: sparse.csr_matrix, moved: Mask, genes: NDArray[np.bool_]) -> float:
+    """Median log2 ratio of the shares of planted genes in moved cells and in the others; -1 if all of it is left."""
+    sums = np.stack([counts[rows].sum(axis=0).A1 for rows in (moved, ~moved)]).astype(np.float64)
+    shares = sums / sums.sum(axis=1, keepdims=True)
+    frequent = genes & (sums[1] >= LEAST_MOLECULES)
+    return float(np.median(np.log2((shares[0, frequent] + 1e-9) / shares[1, frequent])))

@@ -1,6 +1,6 @@
 """Results of `benchmarks.physics` as tables and as lines of the summary."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,8 +9,8 @@ from benchmarks._physics_data import LINES, WELLS
 from benchmarks._physics_depth import OTHER
 from benchmarks._physics_methods import SMOOTHING
 from benchmarks._summary import Line
-from benchmarks._tables import Column, score_table
-from benchmarks.physics import OURS, PUBLISHED
+from benchmarks._tables import Column, markdown, score_table, summary
+from benchmarks.physics import OURS, PUBLISHED, WITH_LABELS
 
 Result = Mapping[str, Any]
 Values = dict[str, dict[str, list[float]]]  # by method and column, over seeds
@@ -36,6 +36,7 @@ NULL = {
     "rank": Column("rank of the former self", None, 0),
     "ari": Column("ARI of clusters"),
     "de_genes": Column("false DE genes", None, 0),
+    "left": Column("planted log2 change", None, 2),
 }
 KINDS = {
     OURS: "ours",
@@ -101,11 +102,13 @@ def molecules_values(result: Result) -> pd.DataFrame:
 def molecules(result: Result) -> Iterator[str]:
     yield seeds_of(result)
     table = molecules_values(result)
-    rows = {
-        data: {name: of[name].dropna().tolist() for name in table} for data, of in table.groupby("data", sort=False)
-    }
-    rows = {data: {name: found for name, found in of.items() if found} for data, of in rows.items()}
-    yield score_table("nats per unseen molecule", {name: Column(name) for name in table}, rows)
+    table = table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
+    rows = []
+    for data, of in table.groupby("data", sort=False):
+        cells = [summary(of[name], 3) for name in table]
+        best = cells.index(min(cell for cell in cells if cell != "-"))
+        rows.append([data, *(f"**{cell}**" if place == best else cell for place, cell in enumerate(cells))])
+    yield markdown(["nats per unseen molecule", *table], rows)
 
 
 def molecules_lines(result: Result) -> Iterator[Line]:
@@ -119,7 +122,12 @@ def depth_values(result: Result, question: str, data: str) -> Values:
     """Scores by method."""
     rows = pd.DataFrame(result["rows"])
     table = rows[(rows["question"] == question) & (rows["data"] == data)].groupby("method", sort=False)
-    return {name: {key: of[key].dropna().tolist() for key in DEPTH if of[key].notna().any()} for name, of in table}
+    return {name: scores_of(of, DEPTH) for name, of in table}
+
+
+def scores_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[str, list[float]]:
+    """Values of the scores that the rows have."""
+    return {key: rows[key].dropna().tolist() for key in keys if key in rows and rows[key].notna().any()}
 
 
 def depth(result: Result) -> Iterator[str]:
@@ -148,7 +156,7 @@ def depth_lines(result: Result) -> Iterator[Line]:
 def batches(result: Result) -> Iterator[str]:
     yield seeds_of(result)
     table = pd.DataFrame(result["rows"]).groupby("method", sort=False)
-    yield score_table("cells of one pseudo-batch", NULL, {name: of[list(NULL)].to_dict("list") for name, of in table})
+    yield score_table("cells of one pseudo-batch", NULL, {name: scores_of(of, NULL) for name, of in table})
 
 
 def tokens(result: Result) -> Iterator[str]:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import scvi
 from anndata import AnnData
+from scipy import sparse
 from sklearn.decomposition import NMF, PCA
 
 from benchmarks._data import LABEL, MissingData, load_pbmc3k, load_pbmc68k, variable_genes
@@ -44,7 +45,7 @@ from benchmarks._physics_methods import (
     scvi_shares,
     simple_methods,
 )
-from benchmarks._physics_null import null_scores
+from benchmarks._physics_null import change_left, null_scores, planted_batch_effect
 from benchmarks._physics_scores import (
     N_COMPONENTS,
     NORMALISATIONS,
@@ -235,12 +236,21 @@ def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:
     cells.obs["batch"] = np.where(moved, "one", "other")
 
     def transferred() -> Rows:
-        model = run.fit(cells, batch_key="batch")
-        after = model.transfer_batch(None, "other", seed=run.seed, silent=True).X
+        after = moved_to_other(run.fit(cells, batch_key="batch"))
         rows = {"transferred": (after, 0), "left as they are": (cells.X, 1)}
         return [{"method": method, **null_scores(cells.X, *of[:1], moved, of[1])} for method, of in rows.items()]
 
+    def planted() -> Rows:
+        changed, genes = planted_batch_effect(cells, moved, run.seed)
+        after = moved_to_other(run.fit(changed, batch_key="batch"))
+        rows = {"planted difference, transferred": after, "planted difference, left as it is": changed.X}
+        return [{"method": method, "left": change_left(counts, moved, genes)} for method, counts in rows.items()]
+
+    def moved_to_other(model: TokenDiffusion) -> sparse.csr_matrix:
+        return model.transfer_batch(None, "other", seed=run.seed, silent=True).X
+
     yield OURS, transferred
+    yield "planted difference", planted
 
 
 PROGRAMS = {

@@ -12,7 +12,7 @@ from benchmarks._data import FOLDER
 from benchmarks._physics_data import AMOUNT, MIX, PLATES, WELLS, load_wells, published_denoising, thinned
 from benchmarks._physics_depth import paired, scaled_up
 from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
-from benchmarks._physics_null import N_NEIGHBOURS, n_de_genes, neighbours_kept
+from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
 from benchmarks._physics_scores import (
     NORMALISATIONS,
     best_correlations,
@@ -99,6 +99,14 @@ def test_a_planted_gene_is_the_only_false_discovery() -> None:
     assert n_de_genes(counts_of(rates), moved) == 0
     rates[:100, 0] *= 3
     assert n_de_genes(counts_of(rates), moved) == 1
+
+
+def test_a_planted_difference_halves_a_tenth_of_the_genes() -> None:
+    cells, moved = AnnData(counts_of(np.full((400, 100), 4.0)).astype(np.float32)), np.arange(400) < 200
+    changed, genes = planted_batch_effect(cells, moved, seed=0)
+    assert 0 < genes.sum() < 30 and (changed.X.toarray() <= cells.X.toarray()).all()
+    assert change_left(changed.X, moved, genes) == pytest.approx(-1 + np.log2(1 / (1 - genes.mean() / 2)), abs=0.1)
+    assert change_left(cells.X, moved, genes) == pytest.approx(0, abs=0.1)
 
 
 def test_wells_are_paired_by_mixture_and_each_is_used_once() -> None:
