@@ -49,10 +49,12 @@ KINDS = {
 
 
 def seeds_of(result: Result) -> str:
-    """Seeds of the rows of each data set; methods that do not depend on seeds, or only slightly, have fewer."""
+    """Seeds of the rows of each data set; other methods than ours may have fewer."""
     seeds = pd.DataFrame(result["rows"]).groupby("data", sort=False)["seed"].unique()
-    parts = [f"{data}: {', '.join(map(str, sorted(found)))}" for data, found in seeds.items()]
-    return f"Median and range over seeds ({'; '.join(parts)})."
+    shown = {data: ", ".join(map(str, sorted(found))) for data, found in seeds.items()}
+    if len({*shown.values()}) == 1:
+        return f"Seeds {next(iter(shown.values()))}."
+    return f"Seeds by data: {'; '.join(f'{data} {found}' for data, found in shown.items())}."
 
 
 def mixtures_values(result: Result) -> Values:
@@ -83,15 +85,19 @@ def mixtures(result: Result) -> Iterator[str]:
 
 
 def mixtures_lines(result: Result) -> Iterator[Line]:
-    """Silhouette of each protocol, every method with its best normalisation."""
-    values = mixtures_values(result)
-    for protocol in WELLS:
-        best: dict[str, list[float]] = {}
-        for name, of in values.items():
-            method, found = name.rpartition(",")[0], of.get(f"silhouette_mean {protocol}")
-            if found and pd.Series(found).median() > pd.Series(best.get(method, [-1.0])).median():
-                best[method] = found
-        yield Line(f"mixed RNA, {protocol}", "silhouette of mixtures", 1.0, best, KINDS)
+    """One line: the silhouette with the best normalisation of each method, mean over protocols."""
+    best: dict[tuple[str, str], float] = {}
+    for name, of in mixtures_values(result).items():
+        for key in (key for key in of if key.startswith("silhouette")):
+            method = name.rpartition(",")[0], key
+            best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
+    yield mean_line("mixed RNA, two protocols", "silhouette of mixtures", 1.0, best)
+
+
+def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
+    """Means over sets of data, from values by method and set; of the methods that have all sets."""
+    table = pd.Series(medians).unstack()
+    return Line(data, score, ideal, {name: [of.mean()] for name, of in table.dropna().iterrows()}, KINDS)
 
 
 def molecules_values(result: Result) -> pd.DataFrame:
@@ -113,9 +119,9 @@ def molecules(result: Result) -> Iterator[str]:
 
 def molecules_lines(result: Result) -> Iterator[Line]:
     """One line: the mean over sets."""
-    means = molecules_values(result).groupby("data").median()
-    values = {name: [means[name].mean()] for name in means if means[name].notna().all()}
-    yield Line(f"a quarter of the molecules, {len(means)} sets", "nats per unseen molecule", 0.0, values, KINDS)
+    medians = molecules_values(result).groupby("data").median()
+    title = f"a quarter of the molecules, {len(medians)} sets"
+    yield mean_line(title, "nats per unseen molecule", 0.0, medians.T.stack().to_dict())
 
 
 def depth_values(result: Result, question: str, data: str) -> Values:
@@ -144,13 +150,11 @@ def depth(result: Result) -> Iterator[str]:
 
 
 def depth_lines(result: Result) -> Iterator[Line]:
-    """Forest AUC on components of thinned wells that are deepened."""
-    for protocol in dict.fromkeys(row["data"] for row in result["rows"]):
-        for question, title in (("deepened", "3.75 pg deepened"), ("thinned", "30 pg thinned, deepened")):
-            values = {
-                name: of["auc_pcs"] for name, of in depth_values(result, question, protocol).items() if "auc_pcs" in of
-            }
-            yield Line(f"mixed RNA, {protocol}", f"{title}: forest AUC, PCs", 0.5, values, KINDS)
+    """One line: the forest AUC on components of thinned wells that are deepened, mean over protocols."""
+    rows = pd.DataFrame(result["rows"]).query("question == 'thinned'").dropna(subset="auc_pcs")
+    medians = rows.groupby(["method", "data"])["auc_pcs"].median().to_dict()
+    if medians:
+        yield mean_line("thinned wells deepened, two protocols", "forest AUC, PCs", 0.5, medians)
 
 
 def batches(result: Result) -> Iterator[str]:

@@ -34,7 +34,7 @@ PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "user_guide/large_data.md": ("shards",),
 }
 IN_README = re.compile(
-    r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|physics-(mixtures|depth)|published-(?!cfgen).*(?<!iid)"
+    r"generation-(kang|paul15|pbmc3k|pbmc68k)|perturbation-kang|physics-(mixtures|molecules|depth)|published-(?!cfgen).*(?<!iid)"
 )
 STUDIES = {"study-disclosure": disclosure, "study-interventions": interventions, "study-power": power}
 SUMMARY, NOTHING = "benchmarks.md", "Not measured yet."
