@@ -53,7 +53,7 @@ def seeds_of(result: Result) -> str:
     seeds = pd.DataFrame(result["rows"]).groupby("data", sort=False)["seed"].unique()
     shown = {data: ", ".join(map(str, sorted(found))) for data, found in seeds.items()}
     if len({*shown.values()}) == 1:
-        return f"Seeds {next(iter(shown.values()))}."
+        return f"Seeds: {next(iter(shown.values()))}."
     return f"Seeds by data: {'; '.join(f'{data} {found}' for data, found in shown.items())}."
 
 
@@ -120,7 +120,7 @@ def molecules(result: Result) -> Iterator[str]:
 def molecules_lines(result: Result) -> Iterator[Line]:
     """One line: the mean over sets."""
     medians = molecules_values(result).groupby("data").median()
-    title = f"a quarter of the molecules, {len(medians)} sets"
+    title = f"unseen molecules, {len(medians)} sets"
     yield mean_line(title, "nats per unseen molecule", 0.0, medians.T.stack().to_dict())
 
 
