@@ -31,6 +31,7 @@ MISLABELLED = ("celseq2_L19", "sortseq_L19")  # called a mixture, but pure H2228
 BUNDLED = "bundled PBMC"
 MOST_CELLS, MOST_GENES = 2000, 1000  # of the cells whose molecules are split
 SHARE_SEEN = 0.25
+DEPTH_GENES = 3000  # of deepened wells
 
 
 def load_wells(protocol: str) -> AnnData:
@@ -45,8 +46,9 @@ def load_wells(protocol: str) -> AnnData:
 
 
 def sound_wells(wells: AnnData) -> AnnData:
-    """Wells without the mislabelled one, and genes without spike-ins, which dilution leaves as they are."""
-    return wells[~wells.obs_names.isin(MISLABELLED), ~wells.var["is_ercc"]].copy()
+    """Wells without the mislabelled one; the genes with most molecules, without spike-ins, which are not diluted."""
+    wells = wells[~wells.obs_names.isin(MISLABELLED), ~wells.var["is_ercc"]]
+    return wells[:, np.sort(np.argsort(-wells.X.sum(axis=0).A1)[:DEPTH_GENES])].copy()
 
 
 def published_denoising() -> pd.DataFrame:
