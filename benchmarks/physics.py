@@ -209,16 +209,17 @@ def molecules(name: str, run: Run) -> Iterator[tuple[str, Part]]:
 
 
 def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
-    """Compare deepened wells with measured deep ones; the model and the smoothing see no well of 30 pg."""
+    """Compare deepened wells with measured deep ones, which neither the model nor the smoothing sees."""
     wells = sound_wells(load_wells(protocol))
-    train = wells[wells.obs[AMOUNT] < DEEP]
+    pairs = paired(wells, run.seed)
+    train = wells[np.setdiff1d(np.arange(wells.n_obs), pairs.deep)]
 
     def every() -> Rows:
         methods = deepeners(run.fit(train), train, run.seed)
         measured = wells.X[(wells.obs[AMOUNT] == DEEP).to_numpy()]
         fit = PCA(N_COMPONENTS, random_state=0).fit(log_normalise(measured).toarray())
         rows = []
-        for question, method, counts, positions in questions(wells, paired(wells, run.seed), methods, run.seed):
+        for question, method, counts, positions in questions(wells, pairs, methods, run.seed):
             truth, mix = wells.X[positions], wells.obs[MIX].to_numpy(dtype=str)[positions]
             rows.append({"question": question, "method": method, **depth_scores(counts, truth, mix, fit, run.seed)})
             if method in (OTHER, "30 pg, thinned"):
