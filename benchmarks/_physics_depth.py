@@ -38,12 +38,12 @@ def paired(wells: AnnData, seed: int) -> Pairs:
     return Pairs(*np.array(rows).T)
 
 
-def deepeners(model: TokenDiffusion, train: AnnData, seed: int) -> Mapping[str, Deepener]:
-    """Methods that add molecules to counts, by name."""
+def deepeners(model: TokenDiffusion, neighbours: AnnData, seed: int) -> Mapping[str, Deepener]:
+    """Methods that add molecules to counts, by name; none of the wells ``neighbours`` is deepened."""
     rng = np.random.default_rng(seed)
 
     def by_model(counts: sparse.csr_matrix, library: NDArray) -> sparse.csr_matrix:
-        cells = AnnData(counts.astype(np.float32), var=train.var[[]])
+        cells = AnnData(counts.astype(np.float32), var=neighbours.var[[]])
         factors = library / np.asarray(counts.sum(axis=1)).ravel()
         drawn = [
             model.deepen(cells, factor, indices=[i], seed=seed + i, silent=True).X for i, factor in enumerate(factors)
@@ -62,14 +62,14 @@ def deepeners(model: TokenDiffusion, train: AnnData, seed: int) -> Mapping[str, 
         return deepen
 
     def expected(counts: sparse.csr_matrix) -> Shares:
-        cells = AnnData(counts.astype(np.float32), var=train.var[[]])
+        cells = AnnData(counts.astype(np.float32), var=neighbours.var[[]])
         return model.get_normalized_expression(cells, return_numpy=True, silent=True)
 
     return {
         "scdiffgen": by_model,
         "scdiffgen, expected expression": adding(expected),
-        SMOOTHING: adding(lambda counts: smoothed_beside(train.X, counts, seed)),
-        "mean of all wells": adding(lambda counts: np.repeat(pooled_shares(train.X), counts.shape[0], axis=0)),
+        SMOOTHING: adding(lambda counts: smoothed_beside(neighbours.X, counts, seed)),
+        "mean of all wells": adding(lambda counts: np.repeat(pooled_shares(neighbours.X), counts.shape[0], axis=0)),
         "own shares": adding(lambda counts: counts.toarray()),
         "scaled up": scaled_up,
     }
@@ -81,9 +81,11 @@ def scaled_up(counts: sparse.csr_matrix, library: NDArray) -> sparse.csr_matrix:
     return sparse.csr_matrix(sparse.diags(factors) @ counts).rint()
 
 
-def smoothed_beside(train: sparse.csr_matrix, counts: sparse.csr_matrix, seed: int) -> Shares:
-    """Smooth wells over neighbours among them and the training wells."""
-    return chosen(sparse.csr_matrix(sparse.vstack([counts, train])), neighbour_smoothing, seed)[1][: counts.shape[0]]
+def smoothed_beside(neighbours: sparse.csr_matrix, counts: sparse.csr_matrix, seed: int) -> Shares:
+    """Smooth wells over neighbours among them and other wells."""
+    return chosen(sparse.csr_matrix(sparse.vstack([counts, neighbours])), neighbour_smoothing, seed)[1][
+        : counts.shape[0]
+    ]
 
 
 def questions(

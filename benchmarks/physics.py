@@ -213,9 +213,10 @@ def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     wells = sound_wells(load_wells(protocol))
     pairs = paired(wells, run.seed)
     train = wells[np.setdiff1d(np.arange(wells.n_obs), pairs.deep)]
+    neighbours = wells[np.setdiff1d(np.arange(wells.n_obs), np.append(pairs.deep, pairs.shallow))]
 
     def every() -> Rows:
-        methods = deepeners(run.fit(train), train, run.seed)
+        methods = deepeners(run.fit(train), neighbours, run.seed)
         measured = wells.X[(wells.obs[AMOUNT] == DEEP).to_numpy()]
         fit = PCA(N_COMPONENTS, random_state=0).fit(log_normalise(measured).toarray())
         rows = []
