@@ -9,6 +9,7 @@ from benchmarks import (
     multimodal,
     peaks,
     perturbation,
+    physics,
     processes,
     published,
     published_generation,
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in [] if options.quick else published.available_tasks():
         published.main(["--task", task, *common])
     tokens.main(common)
+    physics.main(common)
     soak.main(common)
     if not options.quick:
         render.main(["--results", str(output_folder(options.output, quick=False))])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
+from benchmarks import _physics_tables as physics
 from benchmarks import _summary_lines as lines
 from benchmarks._chromatin_scores import imputed_table
 from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
@@ -166,6 +167,11 @@ SECTIONS = {
     "published": Section(published, lines.published),
     "published-iid": Section(published_iid, lines.published_iid),
     "tokens": Section(measured(token_table), lines.tokens),
+    "physics-mixtures": Section(physics.mixtures, physics.mixtures_lines),
+    "physics-molecules": Section(physics.molecules, physics.molecules_lines),
+    "physics-depth": Section(physics.depth, physics.depth_lines),
+    "physics-batches": Section(physics.batches),
+    "physics-tokens": Section(physics.tokens),
     "multimodal": Section(measured(generation_table, imputation_table), lines.multimodal),
     "chromatin": Section(
         measured(generation_table, imputed_table, lambda of: value_table(TRAINING, of["training"])), lines.chromatin

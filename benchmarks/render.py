@@ -25,6 +25,7 @@ PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have 
     "responses.md": ("perturbation",),
     "published_responses.md": ("published", "published-iid"),
     "tokens.md": ("tokens",),
+    "physics.md": tuple(f"physics-{task}" for task in ("mixtures", "molecules", "depth", "batches", "tokens")),
     "modalities.md": ("multimodal", "chromatin", "peaks"),
     "speed.md": ("speed", "soak", "shards"),
     "processes.md": ("processes", "networks"),

@@ -1,0 +1,175 @@
+"""Results of `benchmarks.physics` as tables and as lines of the summary."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from benchmarks._physics_data import LINES, WELLS
+from benchmarks._physics_depth import OTHER
+from benchmarks._physics_methods import SMOOTHING
+from benchmarks._summary import Line
+from benchmarks._tables import Column, markdown, score_table, summary
+from benchmarks.physics import OURS, PUBLISHED, WITH_LABELS
+
+Result = Mapping[str, Any]
+Values = dict[str, dict[str, list[float]]]  # by method and column, over seeds
+SILHOUETTE = {
+    "silhouette_mean": Column("silhouette", 1.0),
+    "wanted_variation_corr": Column("wanted", 1.0),
+    "unwanted_variation_corr": Column("unwanted", 0.0),
+}
+DEPTH = {
+    "auc_pcs": Column("forest AUC, PCs"),
+    "auc_genes": Column("forest AUC, genes"),
+    "zeros": Column("share of zeros"),
+    "dispersion": Column("dispersion"),
+}
+QUESTIONS = {
+    "dilution": "**Is dilution binomial thinning?** Wells of 30 pg thinned to the depth of wells of 3.75 pg.",
+    "deepened": "**Wells of 3.75 pg deepened to the depth of measured wells of 30 pg.**",
+    "thinned": "**Thinned wells of 30 pg deepened to their own depth.**",
+}
+NULL = {
+    "changed": Column("molecules changed", None, ".1%"),
+    "neighbours": Column("neighbours kept", None, ".1%"),
+    "rank": Column("rank of the former self", None, 0),
+    "ari": Column("ARI of clusters"),
+    "de_genes": Column("false DE genes", None, 0),
+    "left": Column("planted log2 change", None, 2),
+}
+KINDS = {
+    OURS: "ours",
+    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
+    **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
+    **dict.fromkeys(("no imputation", "mean of all cells", "scaled up"), "null"),
+    **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
+    OTHER: "limit",
+}
+
+
+def seeds_of(result: Result) -> str:
+    """Seeds of the rows of each data set; other methods than ours may have fewer."""
+    seeds = pd.DataFrame(result["rows"]).groupby("data", sort=False)["seed"].unique()
+    shown = {data: ", ".join(map(str, sorted(found))) for data, found in seeds.items()}
+    if len({*shown.values()}) == 1:
+        return f"Seeds: {next(iter(shown.values()))}."
+    return f"Seeds by data: {'; '.join(f'{data} {found}' for data, found in shown.items())}."
+
+
+def mixtures_values(result: Result) -> Values:
+    """Scores by method, normalisation and protocol, and the seconds of the CEL-seq2 wells."""
+    values: Values = {}
+    for row in result["rows"]:
+        is_published = row["part"] == PUBLISHED
+        name = f"{row['imputation']}, best (published)" if is_published else f"{row['part']}, {row['normalisation']}"
+        of = values.setdefault(name, {})
+        for key in SILHOUETTE:
+            of.setdefault(f"{key} {row['data']}", []).append(row[key])
+        seconds = row["published_seconds"] if is_published else row["seconds"]
+        if row["data"] == "CEL-seq2" and seconds:
+            of.setdefault("seconds", []).append(seconds)
+    return values
+
+
+def mixtures(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    columns = {
+        f"{key} {protocol}": Column(f"{protocol}: {column.title}", column.ideal)
+        for protocol in WELLS
+        for key, column in SILHOUETTE.items()
+    }
+    values = mixtures_values(result)
+    rivals = [name for name in values if not name.startswith(OURS)]
+    yield score_table("method", columns | {"seconds": Column("seconds", None, 0)}, values, f"{OURS}, logCPM", rivals)
+
+
+def mixtures_lines(result: Result) -> Iterator[Line]:
+    """One line: the silhouette with the best normalisation of each method, mean over protocols."""
+    best: dict[tuple[str, str], float] = {}
+    for name, of in mixtures_values(result).items():
+        for key in (key for key in of if key.startswith("silhouette")):
+            method = name.rpartition(",")[0], key
+            best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
+    yield mean_line("mixed RNA, two protocols", "silhouette of mixtures", 1.0, best)
+
+
+def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
+    """Means over sets of data, from values by method and set; of the methods that have all sets."""
+    table = pd.Series(medians).unstack()
+    return Line(data, score, ideal, {name: [of.mean()] for name, of in table.dropna().iterrows()}, KINDS)
+
+
+def molecules_values(result: Result) -> pd.DataFrame:
+    """Nats by set, seed and method."""
+    return pd.DataFrame(result["rows"]).pivot_table("nats", ["data", "seed"], "part", sort=False)
+
+
+def molecules(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    table = molecules_values(result)
+    table = table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
+    rows = []
+    for data, of in table.groupby("data", sort=False):
+        cells = [summary(of[name], 3) for name in table]
+        best = cells.index(min(cell for cell in cells if cell != "-"))
+        rows.append([data, *(f"**{cell}**" if place == best else cell for place, cell in enumerate(cells))])
+    yield markdown(["nats per unseen molecule", *table], rows)
+
+
+def molecules_lines(result: Result) -> Iterator[Line]:
+    """One line: the mean over sets."""
+    medians = molecules_values(result).groupby("data").median()
+    title = f"unseen molecules, {len(medians)} sets"
+    yield mean_line(title, "nats per unseen molecule", 0.0, medians.T.stack().to_dict())
+
+
+def depth_values(result: Result, question: str, data: str) -> Values:
+    """Scores by method."""
+    rows = pd.DataFrame(result["rows"])
+    table = rows[(rows["question"] == question) & (rows["data"] == data)].groupby("method", sort=False)
+    return {name: scores_of(of, DEPTH) for name, of in table}
+
+
+def scores_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[str, list[float]]:
+    """Values of the scores that the rows have."""
+    return {key: rows[key].dropna().tolist() for key in keys if key in rows and rows[key].notna().any()}
+
+
+def depth(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    protocols = list(dict.fromkeys(row["data"] for row in result["rows"]))
+    for question, text in QUESTIONS.items():
+        rows = {
+            f"{protocol}: {name}": of
+            for protocol in protocols
+            for name, of in depth_values(result, question, protocol).items()
+        }
+        yield text
+        yield score_table("wells", DEPTH, rows)
+
+
+def depth_lines(result: Result) -> Iterator[Line]:
+    """One line: the forest AUC on components of thinned wells that are deepened, mean over protocols."""
+    rows = pd.DataFrame(result["rows"]).query("question == 'thinned'").dropna(subset="auc_pcs")
+    medians = rows.groupby(["method", "data"])["auc_pcs"].median().to_dict()
+    if medians:
+        yield mean_line("thinned wells deepened, two protocols", "forest AUC, PCs", 0.5, medians)
+
+
+def batches(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    table = pd.DataFrame(result["rows"]).groupby("method", sort=False)
+    yield score_table("cells of one pseudo-batch", NULL, {name: scores_of(of, NULL) for name, of in table})
+
+
+def tokens(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    rows: Values = {}
+    for row in result["rows"]:
+        of = rows.setdefault(f"{row['data']}: {'tokens' if row['part'] == OURS else row['part']}", {})
+        for key in LINES:
+            of.setdefault(key, []).append(row[key])
+        of.setdefault("stability", []).extend(row["stability"])
+    rows = {name: {key: values for key, values in of.items() if values} for name, of in rows.items()}
+    yield score_table("programs", {key: Column(key, 1.0, 2) for key in (*LINES, "stability")}, rows)

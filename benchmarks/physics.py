@@ -1,0 +1,284 @@
+"""Denoising, deeper cells, batches and tokens against a physical truth: known mixtures, dilutions and molecules.
+
+``python -m benchmarks.physics --tasks mixtures molecules depth batches --seeds 0 1 2 --threads 1``
+
+*mixtures* and *depth* need the wells of Tian et al. (2019) in ../shared/data, whose published scores are shown beside
+ours; *tokens* needs the models of *mixtures*. MAGIC is run where ``magic-impute`` is installed. Every finished part is
+written at once and not repeated, so a run may be stopped and started again.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scvi
+from anndata import AnnData
+from scipy import sparse
+from sklearn.decomposition import NMF, PCA
+
+from benchmarks._data import LABEL, MissingData, load_pbmc3k, load_pbmc68k, variable_genes
+from benchmarks._physics_data import (
+    AMOUNT,
+    BUNDLED,
+    CELLS,
+    LINES,
+    MISLABELLED,
+    MIX,
+    TOTAL,
+    WELLS,
+    best_published,
+    load_split_molecules,
+    load_wells,
+    sound_wells,
+)
+from benchmarks._physics_depth import DEEP, MEASURED, OTHER, deepeners, paired, questions
+from benchmarks._physics_methods import (
+    SMOOTHING,
+    chosen,
+    magic_shares,
+    neighbour_smoothing,
+    scvi_shares,
+    simple_methods,
+)
+from benchmarks._physics_null import change_left, null_scores, planted_batch_effect
+from benchmarks._physics_scores import (
+    N_COMPONENTS,
+    NORMALISATIONS,
+    best_correlations,
+    depth_scores,
+    nats_per_molecule,
+    own_scores,
+    published_scores,
+)
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
+from benchmarks._token_scores import stability
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen.model import TokenDiffusion
+
+Rows = list[dict[str, Any]]
+Part = Callable[[], Rows]
+N_PROGRAMS, NULL_GENES = 8, 2000
+OURS, WITH_LABELS = "scdiffgen", "scdiffgen, given labels"
+PERFECT, PUBLISHED = "proportions themselves", "published"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where results are kept, the seed, and the epochs of our models and of scVI (their default)."""
+
+    folder: Path
+    seed: int
+    max_epochs: int | None = None
+
+    def fit(self, cells: AnnData, **keys: str | None) -> TokenDiffusion:
+        """Train the default model; without labels and batches unless ``labels_key`` or ``batch_key`` are given."""
+        scvi.settings.seed = self.seed
+        adata = cells.copy()
+        TokenDiffusion.setup_anndata(adata, **keys)
+        model = TokenDiffusion(adata)
+        model.train(max_epochs=self.max_epochs, enable_progress_bar=False)
+        return model
+
+    def programs_path(self, protocol: str, method: str, seed: int) -> Path:
+        """File of the activations and loadings of a method, for other seeds to compare."""
+        return self.folder / "parts" / f"physics-{protocol}-{method}-seed{seed}.npz"
+
+    def write_programs(self, protocol: str, method: str, activation: Any, loadings: Any) -> None:
+        """Keep activations and loadings beside the results."""
+        path = self.programs_path(protocol, method, self.seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(path, activation=activation, loadings=loadings)
+
+    def read_programs(self, protocol: str, method: str, seed: int) -> tuple[np.ndarray, pd.DataFrame]:
+        """Activations ``(wells, programs)`` and loadings ``(genes, programs)``."""
+        with np.load(self.programs_path(protocol, method, seed)) as stored:
+            return stored["activation"], pd.DataFrame(stored["loadings"])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = benchmark_parser("benchmarks.physics", __doc__)
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--data", nargs="+", help="protocols or sets of cells (all of each task)")
+    parser.add_argument("--parts", nargs="+", help="methods (all)")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    folder = output_folder(options.output, quick=options.quick)
+    made_with = environment(options.threads, options.seeds)
+    tasks = [task for task in options.tasks if not options.quick or TASKS[task].quick]
+    for task in tasks:
+        for seed in options.seeds[:1] if options.quick else options.seeds:
+            for data in [BUNDLED] if options.quick else options.data or TASKS[task].data:
+                try:
+                    measure(task, data, options.parts, Run(folder, seed, 1 if options.quick else None), made_with)
+                except MissingData as error:
+                    print(f"{task}, {data} is left out: {error}", flush=True)
+
+
+def measure(task: str, data: str, parts: Sequence[str] | None, run: Run, made_with: dict[str, Any]) -> None:
+    """Measure the parts of a task that are not measured yet; each is written when it is finished."""
+    path = run.folder / f"physics-{task}.json"
+    for name, part in TASKS[task].parts(data, run):
+        empty = {"benchmark": f"physics-{task}", "data": {"description": TASKS[task].title}, "rows": []}
+        result = read_result(path) if path.exists() else {**empty, "environments": []}
+        if (data, run.seed, name) in {(row["data"], row["seed"], row["part"]) for row in result["rows"]} or (
+            parts and name not in parts
+        ):
+            continue
+        begin = time.process_time()
+        rows = part()
+        common = {"data": data, "seed": run.seed, "part": name, "seconds": time.process_time() - begin}
+        result["rows"] += [{**common, **row} for row in rows]
+        if made_with not in result["environments"]:
+            result["environments"].append(made_with)
+        write_result(run.folder, path.stem, result)
+        print(f"{task}, {data}, seed {run.seed}: {name}, {common['seconds']:.0f} s", flush=True)
+
+
+def mixtures(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Denoise wells, scored as published."""
+    wells = load_wells(protocol)
+    total, mix = wells.obs[TOTAL].to_numpy(dtype=float), wells.obs[MIX].to_numpy(dtype=str)
+
+    def scored(shares: np.ndarray, setting: str = "") -> Rows:
+        """Scores of shares ``(wells, genes)``, scaled to the depth of each well."""
+        counts = shares.astype(np.float64) * np.asarray(wells.X.sum(axis=1))
+        return [
+            {"normalisation": name, "setting": setting, **published_scores(normalise(counts), mix, total)}
+            for name, normalise in NORMALISATIONS.items()
+        ]
+
+    def ours(labels_key: str | None) -> Rows:
+        model = run.fit(wells, labels_key=labels_key)
+        if labels_key is None:
+            run.write_programs(protocol, OURS, model.get_token_activation(), model.get_token_loadings())
+        return scored(model.get_normalized_expression(return_numpy=True, silent=True))
+
+    yield OURS, lambda: ours(None)
+    if run.seed == 0:
+        yield PUBLISHED, lambda: best_published(protocol)
+        yield SMOOTHING, lambda: scored(*chosen(wells.X, neighbour_smoothing, run.seed)[::-1])
+        yield "scVI", lambda: scored(scvi_shares(wells, run.seed, run.max_epochs))
+        yield WITH_LABELS, lambda: ours(LABEL)
+    if find_spec("magic"):
+        yield "MAGIC", lambda: scored(magic_shares(wells.X, run.seed))
+
+
+def tokens(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Correlate programs with the proportions of the lines; tokens are those of the models of *mixtures*."""
+    wells = load_wells(protocol)
+    kept = ~wells.obs_names.isin(MISLABELLED)
+    truth = wells.obs.loc[kept, list(LINES)]
+
+    def of_method(method: str) -> Rows:
+        if method != OURS:
+            fit = PROGRAMS[method](run.seed)
+            activation = fit.fit_transform(log_normalise(wells.X).toarray())
+            run.write_programs(protocol, method, activation, fit.components_.T)
+        activation, loadings = run.read_programs(protocol, method, run.seed)
+        earlier = [run.read_programs(protocol, method, seed)[1] for seed in range(run.seed)]
+        stable = {"stability": [stability([other, loadings]) for other in earlier]}
+        return [stable | best_correlations(activation[kept], truth)]
+
+    for method in (OURS, *PROGRAMS):
+        yield method, lambda method=method: of_method(method)
+    noise = np.random.default_rng(run.seed).random((len(truth), 3))
+    yield PERFECT, lambda: [{"stability": [], **best_correlations(truth.to_numpy(dtype=float) + 1e-6 * noise, truth)}]
+
+
+def molecules(name: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Predict unseen molecules of cells from a quarter of their molecules."""
+    cells, unseen = load_split_molecules(name, run.seed)
+
+    def scored(shares: np.ndarray, kind: str, setting: str = "") -> Rows:
+        return [{"kind": kind, "setting": setting, "nats": nats_per_molecule(shares, unseen)}]
+
+    def ours(labels_key: str | None) -> Rows:
+        return scored(run.fit(cells, labels_key=labels_key).get_normalized_expression(return_numpy=True), "ours")
+
+    yield OURS, lambda: ours(None)
+    yield WITH_LABELS, lambda: ours(LABEL)
+    for method, kind, denoise in simple_methods(cells, run.seed):
+        yield method, lambda kind=kind, denoise=denoise: scored((found := denoise())[1], kind, found[0])
+    yield "scVI", lambda: scored(scvi_shares(cells, run.seed, run.max_epochs), "other")
+
+
+def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Compare deepened wells with measured deep ones, which neither the model nor the smoothing sees."""
+    wells = sound_wells(load_wells(protocol))
+    pairs = paired(wells, run.seed)
+    train = wells[np.setdiff1d(np.arange(wells.n_obs), pairs.deep)]
+    neighbours = wells[np.setdiff1d(np.arange(wells.n_obs), np.append(pairs.deep, pairs.shallow))]
+
+    def every() -> Rows:
+        methods = deepeners(run.fit(train), neighbours, run.seed)
+        measured = wells.X[(wells.obs[AMOUNT] == DEEP).to_numpy()]
+        fit = PCA(N_COMPONENTS, random_state=0).fit(log_normalise(measured).toarray())
+        rows = []
+        for question, method, counts, positions in questions(wells, pairs, methods, run.seed):
+            truth, mix = wells.X[positions], wells.obs[MIX].to_numpy(dtype=str)[positions]
+            rows.append({"question": question, "method": method, **depth_scores(counts, truth, mix, fit, run.seed)})
+            if method in (OTHER, "30 pg, thinned"):
+                rows.append({"question": question, "method": MEASURED, **own_scores(truth, truth, mix)})
+        return rows
+
+    yield "all", every
+
+
+def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Transfer cells between two pseudo-batches that a coin decided."""
+    cells = load_pbmc68k() if name == BUNDLED else load_pbmc3k()
+    cells = cells[:, variable_genes(cells, min(NULL_GENES, cells.n_vars))].copy()
+    moved = np.random.default_rng(run.seed).random(cells.n_obs) < 0.5
+    cells.obs["batch"] = np.where(moved, "one", "other")
+
+    def transferred() -> Rows:
+        after = moved_to_other(run.fit(cells, batch_key="batch"))
+        rows = {"transferred": (after, 0), "left as they are": (cells.X, 1)}
+        return [{"method": method, **null_scores(cells.X, *of[:1], moved, of[1])} for method, of in rows.items()]
+
+    def planted() -> Rows:
+        changed, genes = planted_batch_effect(cells, moved, run.seed)
+        after = moved_to_other(run.fit(changed, batch_key="batch"))
+        rows = {"planted difference, transferred": after, "planted difference, left as it is": changed.X}
+        return [{"method": method, "left": change_left(counts, moved, genes)} for method, counts in rows.items()]
+
+    def moved_to_other(model: TokenDiffusion) -> sparse.csr_matrix:
+        return model.transfer_batch(None, "other", seed=run.seed, silent=True).X
+
+    yield OURS, transferred
+    yield "planted difference", planted
+
+
+PROGRAMS = {
+    "PCA": lambda seed: PCA(N_PROGRAMS, svd_solver="randomized", random_state=seed),
+    "NMF": lambda seed: NMF(N_PROGRAMS, init="random", random_state=seed, max_iter=500),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Heading, sets of data, and function from one of them to the parts that are measured."""
+
+    title: str
+    data: Sequence[str]
+    parts: Callable[[str, Run], Iterator[tuple[str, Part]]]
+    quick: bool = False  # whether it runs on the bundled cells
+
+
+TASKS = {
+    "mixtures": Task("Denoised wells of known mixtures", [*WELLS], mixtures),
+    "molecules": Task("Unseen molecules", [name for name in CELLS if name != BUNDLED], molecules, quick=True),
+    "depth": Task("Deeper cells", [*WELLS], depth),
+    "batches": Task("Batches that do not differ", ["PBMC 3k"], batches, quick=True),
+    "tokens": Task("Tokens of known mixtures", [*WELLS], tokens),
+}
+
+
+if __name__ == "__main__":
+    main()
