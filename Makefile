@@ -55,7 +55,7 @@ types: $(VENV)/installed-test  ## check types, on Python 3.11
 	else echo "types: checked on Python 3.11 only"; fi
 
 docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
-	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	OMP_NUM_THREADS=1 $(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 linkcheck: $(VENV)/installed-docs  ## check all addresses in the documentation; needs the network
 	$(RUN) -m sphinx -b linkcheck -D nb_execution_mode=off --keep-going --quiet docs docs/_build/linkcheck
