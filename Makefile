@@ -1,5 +1,5 @@
-# Every command makes the virtual environment that it needs: a clone and a Python are enough.
-# `make test PYTHON=python3.12` tests another Python, in an environment of its own.
+# Every command creates the virtual environment that it needs.
+# `make test PYTHON=python3.12` tests another Python, in a separate environment.
 
 PYTHON ?= python3
 VENV := .venv$(addprefix -,$(filter-out python3,$(notdir $(PYTHON))))
@@ -34,11 +34,11 @@ test-wheel:  ## build the wheel, check its size and contents, and run the tests 
 # each Python with the newest allowed dependencies, and the first one with the oldest
 MATRIX := python3.11-oldest python3.11 python3.12 python3.13
 
-test-matrix: $(MATRIX:%=matrix-%)  ## run the tests with each supported Python that is here, and with the oldest dependencies
+test-matrix: $(MATRIX:%=matrix-%)  ## run the tests with each installed supported Python, and with the oldest dependencies
 
 matrix-%: PYTHON_OF_ROW = $(firstword $(subst -, ,$*))
 matrix-%:
-	@if ! $(PYTHON_OF_ROW) --version > /dev/null 2>&1; then echo "$*: not tested, for there is no $(PYTHON_OF_ROW) here"; else \
+	@if ! $(PYTHON_OF_ROW) --version > /dev/null 2>&1; then echo "$*: not tested, $(PYTHON_OF_ROW) is not installed"; else \
 	set -e; rm -rf .venv-matrix-$*; $(PYTHON_OF_ROW) -m venv .venv-matrix-$*; \
 	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
 	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --dist worksteal --quiet; echo "$*: passed"; fi
@@ -52,25 +52,25 @@ lint: $(VENV)/installed-test  ## check style, format, documents and the history 
 # Type stubs of dependencies change between releases: types are checked on one stack, that of the oldest supported Python.
 types: $(VENV)/installed-test  ## check types, on Python 3.11
 	@if $(RUN) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then echo "$(RUN) -m mypy"; $(RUN) -m mypy; \
-	else echo "types: not checked, for this is not Python 3.11"; fi
+	else echo "types: checked on Python 3.11 only"; fi
 
 docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
-	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	OMP_NUM_THREADS=1 $(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
-linkcheck: $(VENV)/installed-docs  ## ask every address in the documentation whether it is there; needs the network
+linkcheck: $(VENV)/installed-docs  ## check all addresses in the documentation; needs the network
 	$(RUN) -m sphinx -b linkcheck -D nb_execution_mode=off --keep-going --quiet docs docs/_build/linkcheck
 
-# cells of other programs are scored too: make benchmark EXTERNAL="name=folder other=folder"
+# To score cells of other programs, too: make benchmark EXTERNAL="name=folder other=folder"
 benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, tokens, augmentation and speed (many hours); writes benchmarks/pages
 	$(RUN) -m benchmarks $(if $(EXTERNAL),--external $(EXTERNAL))
 
-clean:  ## remove what the commands wrote; environments stay (rm -r .venv* removes them)
+clean:  ## remove the output of all commands; environments stay
 	rm -rf demo_output docs/_build docs/api/generated docs/tutorials/*.ipynb dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# installed-test holds the package with its extra [test], and so on; made again when the requirements change
+# installed-test has the package with its extra [test]; it is made again when the requirements change
 $(VENV)/installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(RUN) -m pip install $(QUIET) --constraint constraints.txt --editable '.[$*]'
 	@touch $@

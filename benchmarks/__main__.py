@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     physics.main(common)
     soak.main(common)
     if not options.quick:
-        render.main(["--results", str(output_folder(options.output, quick=False))])
+        render.main(output_folder(options.output, quick=False))
 
 
 if __name__ == "__main__":

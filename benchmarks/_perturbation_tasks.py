@@ -51,7 +51,6 @@ from scdiffgen.model import NetworkOptions, TokenDiffusion
 AS_COUNTS = ("train_mean", "other_contexts", "nearest_context", "similar_contexts", "additive")
 MODELS: Mapping[str, Mapping[str, Any]] = {"scdiffgen": {}, "gaussian": {"process": "gaussian"}}
 TRANSFERRED_NAMES = ("scdiffgen: coupled", "scdiffgen: mean alone")  # rows that need no network
-FEWER_KEEP = {"gaussian": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
 
 @dataclass(frozen=True)

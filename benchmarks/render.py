@@ -3,7 +3,6 @@
 ``python -m benchmarks.render``
 """
 
-import argparse
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,8 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from benchmarks._generation_table import process_table
 from benchmarks._page import folded, measured_with, save_figure, shown, write_between_marks
@@ -30,28 +31,14 @@ PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have 
     "speed.md": ("speed", "soak", "shards"),
     "processes.md": ("processes", "networks"),
 }
-IN_README = (  # task, name of the score, result, and score in its summary; a row appears once it is measured
-    ("Generate cells (Kang 2018)", "AUC of a random forest", "generation-kang", "forest AUC, PCs"),
-    ("Deepen cells (RNA mixtures)", "AUC of a random forest", "physics-depth", "3.75 pg deepened: forest AUC, PCs"),
-    ("Predict treated cells of half-measured donors", "energy score", "published-kang-donors-iid", "energy score"),
-    ("Predict the response of a new cell type", "energy distance", "published-kang-types", "energy distance"),
-    ("Denoise", "nats per unseen molecule", "physics-molecules", "nats per unseen molecule"),
-    ("Impute proteins from RNA", "Pearson correlation", "multimodal-pbmc10k", "Pearson of imputed protein"),
-    ("Find gene programs (Paul 2015)", "correlation between trainings", "tokens-paul15", "stability"),
-    ("Generate on one CPU thread", "cells per second", "speed-kang", "cells/s"),
-)
 STUDIES = {"study-disclosure": disclosure, "study-interventions": interventions, "study-power": power}
 SUMMARY, FOLDER, NOTHING = "docs/benchmarks.md", "benchmarks/pages", "Not measured yet."
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--root", type=Path, default=ROOT, help="folder of README.md, docs and benchmarks")
-    options = parser.parse_args(arguments)
-    pages = render(options.results, options.root)
-    write_between_marks(options.root / "README.md", {"results": readme_table(options.results)})
-    print(f"Written: {', '.join(map(str, [*pages.values(), options.root / 'README.md']))}")
+def main(results: Path = RESULTS) -> None:
+    pages = render(results, ROOT)
+    write_between_marks(ROOT / "README.md", {"results": readme_table(results)})
+    print(f"Written: {', '.join(map(str, [*pages.values(), ROOT / 'README.md']))}")
 
 
 def render(results: Path, root: Path) -> dict[str, Path]:
@@ -102,12 +89,12 @@ def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
 
 
 def readme_table(results: Path) -> str:
-    """Table of the README: one row a task; the last score of a result that has the title."""
+    """Table of the README, with a row for each measured row of ``readme_rows.csv``: the last line with the score."""
     found, rows = results_of(results), []
-    for task, score, name, of_line in IN_README:
-        if name in found:
-            *_, line = (line for line in lines_of(found[name]) if line.score == of_line)
-            rows.append(replace(line, data=task, score=score))
+    for row in pd.read_csv(ROOT / "benchmarks/readme_rows.csv").itertuples():
+        if row.result in found:
+            *_, line = (line for line in lines_of(found[row.result]) if line.score == row.score)
+            rows.append(replace(line, data=row.task, score=row.label))
     return summary_table(rows, "task", ("ours", "other", "simple", "limit")) if rows else NOTHING
 
 

@@ -95,8 +95,8 @@ intersphinx_mapping = {
 }
 if not os.environ.get("SCDIFFGEN_DOCS_ONLINE"):
     intersphinx_mapping = {}
-nitpicky = True  # a name of the package that no page documents is a warning; other libraries are not checked
-nitpick_ignore_regex = [(r"py:.*", r"(?!scdiffgen\.).*")]
+nitpicky = True  # a name of the package that no page documents is a warning; private names and other libraries are not
+nitpick_ignore_regex = [(r"py:.*", r"(?!scdiffgen\.).*|scdiffgen(\.\w+)*\._.*")]
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {

@@ -1,4 +1,4 @@
-"""Whether pages, notebooks and lists agree with one another and with the package: part of ``make lint``.
+"""Check that pages, notebooks and lists agree with one another and with the package: part of ``make lint``.
 
 ``python scripts/check_docs.py`` prints every fault with the way out, and fails if there is one.
 """

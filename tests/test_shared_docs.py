@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from matplotlib.axes import Axes
 
 import scdiffgen
 from scdiffgen._shared_docs import ENTRIES, PLACEHOLDER, shared_docs
@@ -28,90 +27,6 @@ def _section(docstring: str, title: str) -> list[str]:
     ends = [i - 1 for i in range(start + 1, len(lines)) if lines[i] and set(lines[i]) == {"-"}]
     body = lines[start : min(ends, default=len(lines))]
     return [name for line in body if line and not line.startswith(" ") for name in line.split(", ")]
-
-
-@shared_docs
-def _described(adata: object, silent: bool) -> None:
-    """Do something.
-
-    Parameters
-    ----------
-    {adata}
-    {silent}
-
-    Raises
-    ------
-    ValueError
-        If {silent} is in a sentence.
-    {raises_untrained}
-
-    Examples
-    --------
-    >>> {"adata": 1}
-    {'adata': 1}
-    """
-
-
-def test_entries_stand_where_they_are_named() -> None:
-    assert inspect.getdoc(_described) == inspect.cleandoc(
-        """
-        Do something.
-
-        Parameters
-        ----------
-        adata
-            Cells to read; by default the cells that the model was created with.
-        silent
-            Whether to hide the progress bar.
-
-        Raises
-        ------
-        ValueError
-            If {silent} is in a sentence.
-        RuntimeError
-            If the model is not trained.
-
-        Examples
-        --------
-        >>> {"adata": 1}
-        {'adata': 1}
-        """
-    )
-
-
-def test_parameters_that_are_not_described_get_their_entries_in_the_order_of_the_signature() -> None:
-    @shared_docs
-    def partly(adata: object, n: int, m: int, seed: int, **options: object) -> None:
-        """Do something.
-
-        Parameters
-        ----------
-        n, m
-            Two
-            numbers.
-        **options
-            More.
-
-        Returns
-        -------
-        Nothing.
-        """
-
-    @shared_docs
-    def not_at_all(self, seed: int) -> Axes:
-        """Do something.
-
-        Examples
-        --------
-        None.
-        """
-
-    seed = "seed\n    Random seed: the same seed gives the same result. ``None`` follows ``scvi.settings.seed``."
-    adata = "adata\n    Cells to read; by default the cells that the model was created with.\n"
-    described = f"{adata}n, m\n    Two\n    numbers.\n{seed}\n**options\n    More."
-    start, returns = "Do something.\n\nParameters\n----------\n", "\n\nReturns\n-------\n"
-    assert inspect.getdoc(partly) == f"{start}{described}{returns}Nothing."
-    assert inspect.getdoc(not_at_all) == f"{start}{seed}{returns}The axes.\n\nExamples\n--------\nNone."
 
 
 @pytest.mark.parametrize(("name", "documented"), list(_public()))

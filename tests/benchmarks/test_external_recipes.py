@@ -89,7 +89,7 @@ def test_a_program_is_driven_through_its_stages_and_its_cells_are_written(
     assert (trained == [("first", 3), ("second", 5)]) == (seconds is None) and trained[0][1] == (2 if seconds else 3)
 
 
-def test_log_normalised_expression_becomes_counts_of_the_library_sizes_of_the_label(job: Job) -> None:
+def test_log_normalised_expression_becomes_counts_at_label_library_sizes(job: Job) -> None:
     shares = np.random.default_rng(2).dirichlet(np.ones(5), size=60)
     rounded, drawn = scdiffusion.as_counts(np.log1p(1e4 * shares).astype(np.float32), job.labels, job)
     library = drawn.sum(axis=1)

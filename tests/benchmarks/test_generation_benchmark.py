@@ -65,7 +65,7 @@ def methods(parts: Split) -> dict[str, Method]:
     return {method.name: method for method in every}
 
 
-def test_split_puts_every_cell_in_one_part_and_as_many_of_each_label_in_both_that_are_not_trained_on(parts) -> None:
+def test_split_is_stratified_by_label(parts) -> None:
     names = [set(part.obs_names) for part in (parts.train, parts.held_out, parts.other)]
     assert sum(map(len, names)) == len(set.union(*names)) == len(LABELS)
     for part in (parts.held_out, parts.other):

@@ -180,7 +180,7 @@ def test_the_share_that_is_transferred_is_known_for_simple_predictions(folder: P
     assert "none" not in shares
 
 
-def test_the_interval_of_the_share_is_that_of_the_mean_over_what_was_held_out() -> None:
+def test_interval_of_the_transferred_share_is_that_of_a_mean() -> None:
     rows = [
         {"context": c, "perturbation": "x", "prediction": name, TRANSFERRED: value}
         for name, values in (("scdiffgen: coupled", (0.1, 0.2, 0.6)), ("scdiffgen: generate", (5.0, 5.0, 5.0)))
@@ -245,7 +245,7 @@ def test_cells_of_nearest_times_are_of_the_type() -> None:
     assert (drawn == 4).mean() == pytest.approx(40 / 65, abs=0.1)
 
 
-def test_scores_are_summarised_by_median_over_seeds_then_mean_over_what_was_held_out() -> None:
+def test_scores_are_medians_over_seeds_then_means_over_folds() -> None:
     rows = pd.DataFrame(
         [
             {"fold": fold, "context": "all", "perturbation": "p", "dose": None, "prediction": name, "c2st_auc": value}
@@ -347,7 +347,7 @@ def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
         perturbation.with_added(once_more, result)
 
 
-def test_rows_of_models_that_are_not_run_again_are_kept_with_the_command_that_made_them() -> None:
+def test_rows_of_other_models_keep_their_command() -> None:
     settings = dataclasses.asdict(Settings())
     rows = [{"seed": 0, "fold": "dose", "prediction": name} for name in ("a: x", "b: x", "no change")]
     first = {"settings": settings | {"models": ["a", "b"]}, "rows": rows, "environment": {"command": "run a b"}}

@@ -58,7 +58,7 @@ def test_means_are_scored_by_squared_difference_and_correlation_of_changes(group
     assert np.isnan(pearson_delta(groups[2], groups[1], groups[2]))
 
 
-def test_the_energy_distance_is_euclidean_over_all_pairs_and_that_of_scipy_in_one_dimension(groups: list) -> None:
+def test_energy_distance_equals_scipy_in_one_dimension(groups: list) -> None:
     p, s = groups[:2]
     assert edistance(p[:, :1], s[:, :1]) == pytest.approx(stats.energy_distance(p[:, 0], s[:, 0]) ** 2)
     assert edistance(p, s) == pytest.approx(2 * cdist(p, s).mean() - cdist(p, p).mean() - cdist(s, s).mean())
@@ -77,7 +77,7 @@ def test_the_divergence_is_that_of_gaussians() -> None:
     assert sym_kldiv(p, p) == 0
 
 
-def test_the_transport_cost_is_between_the_exact_one_and_that_of_independence(groups: list[np.ndarray]) -> None:
+def test_transport_cost_is_between_exact_and_independent_coupling(groups: list[np.ndarray]) -> None:
     p, s = groups[:2]
     cost = cdist(p, s, "sqeuclidean")
     value = wasserstein(p, s)
@@ -229,9 +229,7 @@ def test_a_run_scores_every_prediction_and_can_be_resumed(tmp_path: Path, monkey
 
 
 @pytest.mark.usefixtures("_made_up")
-def test_cells_of_a_program_that_is_run_again_are_scored_beside_what_was_published_of_it(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_rerun_cells_are_scored_beside_published_scores(folder: Path, tmp_path: Path) -> None:
     """Cells that were exported as controls score as the untreated cells, which were scored before."""
     arguments = ["--task", "types", "--left-out", "B", "--threads", "1", "--output", str(tmp_path)]
     published.main([*arguments, "--export", str(tmp_path / "cells")])

@@ -57,7 +57,7 @@ SCORES = {
 COLUMNS = {"w2": Column("W2", "limit", 1), "auc": Column("AUC", 0.5, 2), "n": Column("cells")}
 
 
-def test_what_is_nearer_to_the_best_value_than_ours_is_marked_and_ours_is_bold_where_nothing_is() -> None:
+def test_rivals_ahead_are_marked_and_an_unbeaten_row_is_bold() -> None:
     table = cells(score_table("", COLUMNS, SCORES, "ours", ["theirs", "missing"], "real"))
     assert table["ours"] == ["2.6", f"**0.56 (0.54 to 0.58)** {AS_REAL}", ""]
     assert table["theirs"] == [f"1.9 {AHEAD}", "0.80", ""]
@@ -67,7 +67,7 @@ def test_what_is_nearer_to_the_best_value_than_ours_is_marked_and_ours_is_bold_w
     assert everything["variant"] == [f"2.1 {AHEAD}", f"0.50 {AHEAD}", ""] and "**" not in everything["ours"][1]
 
 
-def test_without_a_score_ours_is_the_worst_and_without_ours_nothing_is_marked() -> None:
+def test_a_missing_score_is_worst_and_without_our_row_nothing_is_marked() -> None:
     missing = SCORES | {"ours": {"w2": [np.nan]}}
     assert AHEAD in cells(score_table("", COLUMNS, missing, "ours", limit="real"))["theirs"][0]
     assert not {AHEAD, AS_REAL, "*"} & {*score_table("", COLUMNS, SCORES)}

@@ -192,7 +192,7 @@ def test_conditions_are_dropped_independently_at_the_given_rate() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
-def test_conditions_dropped_together_are_so_often_that_guidance_can_be_learned(rate: float) -> None:
+def test_conditions_are_dropped_jointly_often_enough_for_guidance(rate: float) -> None:
     n_cells, joint = 20_000, ["cell_type", "age", "place"]
     missing = {name: ~given.numpy() for name, given in dropped(everything(n_cells), rate, 0, joint).items()}
     for cells in missing.values():

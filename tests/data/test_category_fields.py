@@ -82,7 +82,7 @@ def test_an_unseen_category_of_any_type_is_named(unseen: object) -> None:
         (["a", "b"], b"a", b"c"),
     ],
 )
-def test_a_category_of_another_type_is_new_unless_it_is_spelled_as_a_registered_one(
+def test_a_category_of_another_type_is_new_unless_spelled_alike(
     registered: list, same_spelling: object, new: object
 ) -> None:
     state = field().register_field(with_column(registered * 2))

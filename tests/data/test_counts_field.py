@@ -137,7 +137,7 @@ def normalised(counts: np.ndarray) -> ad.AnnData:
     return adata
 
 
-def test_log_normalised_values_are_not_to_be_rounded_and_the_counts_layer_is_offered() -> None:
+def test_error_for_log_normalised_values_names_the_counts_layer() -> None:
     adata = normalised(COUNTS)
     sc.pp.log1p(adata)
     adata.layers["counts"] = COUNTS

@@ -65,7 +65,7 @@ def test_errors_fall_with_the_order_of_the_solver(name: str, kind: str, ends: tu
 
 
 @pytest.mark.parametrize("solver", [ddim, dpm_solver])
-def test_equal_ratios_of_signal_to_noise_end_at_the_same_data_under_every_schedule(solver: object) -> None:
+def test_schedules_with_equal_signal_to_noise_end_at_the_same_data(solver: object) -> None:
     shares = torch.linspace(0.05, 0.95, 8, dtype=torch.float64)
     ends = {}
     for name, schedule in SCHEDULES.items():

@@ -216,7 +216,7 @@ def test_compiled_urns_draw_genes_that_exist_whatever_the_logits(logits: list[li
             assert 0 <= grown.col_indices().min() and grown.col_indices().max() < n_genes
 
 
-def test_the_generator_alone_decides_what_compiled_urns_draw_whatever_the_threads() -> None:
+def test_compiled_urns_depend_on_the_generator_not_on_threads() -> None:
     urn, state = polya_urn(ALPHA)(torch.zeros(700, 4), torch.zeros(700)), csr(np.zeros((700, 4)))
     before, of_torch, grown = torch.get_num_threads(), torch.get_rng_state(), []
     try:

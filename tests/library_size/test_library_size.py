@@ -137,7 +137,7 @@ def test_missing_interventions_give_sizes_of_all_cells_of_the_context(treated: L
     np.testing.assert_array_equal(found, np.flatnonzero(treated.cells.cell_context[:, 0] == 1))
 
 
-def test_without_controls_unmeasured_treatments_have_sizes_of_all_cells_of_the_context() -> None:
+def test_without_controls_library_sizes_come_from_the_whole_context() -> None:
     codes = np.array([[0, 0]] * 30 + [[0, 1]] * 30 + [[1, 1]] * 30)
     model = LibrarySizeModel(np.exp(np.repeat([5.0, 6.0, 7.0], 30)), rows(codes, 1))
     np.testing.assert_array_equal(model.matching(rows([[1, 0]], 1), 0), np.arange(60, 90))

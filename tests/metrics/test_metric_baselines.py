@@ -73,7 +73,7 @@ def test_shifted_counts_without_a_shift_are_the_counts() -> None:
     assert (first != again).nnz == 0 < (first != other).nnz
 
 
-def test_the_change_of_similar_contexts_is_kernel_regression_with_the_bandwidth_that_leaving_out_prefers() -> None:
+def test_similar_contexts_are_kernel_regression_with_the_leave_one_out_bandwidth() -> None:
     """Changes of two types of contexts: the nearest decide, so that the narrowest kernel does best; else all alike."""
     rng = np.random.default_rng(0)
     kinds = np.arange(8) % 2

@@ -206,7 +206,7 @@ def test_expression_instead_of_counts_is_named(cells) -> None:
         metrics.evaluate(cells["real"], cells["generated"].X, groupby="type", **FAST)
 
 
-def test_without_pot_transport_is_left_out_with_a_warning_unless_it_is_asked_for(cells, monkeypatch) -> None:
+def test_without_pot_the_wasserstein_distance_is_skipped_with_a_warning(cells, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ot", None)
     pair = cells["real"], cells["generated"]
     with pytest.warns(UserWarning, match=r"`wasserstein` is left out.*pip install 'scdiffgen\[eval\]'"):

@@ -78,7 +78,7 @@ def edistance(x: np.ndarray, y: np.ndarray, metric: str = "euclidean") -> tuple[
 
 
 @pytest.mark.parametrize("n_cells", [2, 7, N_CELLS])
-def test_energy_distance_is_less_than_the_plug_in_by_pairs_of_a_cell_with_itself(n_cells: int) -> None:
+def test_energy_distance_excludes_pairs_of_a_cell_with_itself(n_cells: int) -> None:
     """cell-eval 0.8.2 and pertpy 1.0.3 keep the zeros on the diagonal, which add 1 / (n - 1) of the mean within."""
     x, y = SIDES[0][:n_cells], SIDES[1]
     theirs, within = edistance(x, y)

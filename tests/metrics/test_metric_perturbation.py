@@ -228,7 +228,7 @@ def test_depth_is_no_response(fold: float) -> None:
     assert scores["energy_distance"].abs().max() < 0.3 and scores["c2st_auc"].max() < 0.65
 
 
-def test_predictions_below_the_depth_of_real_cells_are_compared_with_controls_of_their_depth(transfer) -> None:
+def test_shallow_predictions_are_compared_with_thinned_controls(transfer) -> None:
     shallow = simulate({("C", "g0"): 60}, seed=3, depth=0.3)
     with pytest.warns(UserWarning, match=r"of 1 prediction are .*: 'shallow of g0 in C \(0.3-fold\)'"):
         scores = run(transfer, {"shallow": shallow}, metrics=["fold_change_slope", "pearson_delta"])

@@ -44,7 +44,7 @@ def test_scores_are_those_of_scanpy_with_all_genes_of_the_bins_as_control() -> N
         np.testing.assert_allclose(found[:, column], cells.obs["score"], rtol=1e-4, atol=1e-5)
 
 
-def test_covariances_within_labels_are_those_of_cells_that_are_repeated_by_their_weights() -> None:
+def test_weighted_covariances_equal_those_of_repeated_cells() -> None:
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(60, 3)) + np.arange(60)[:, None] % 3, np.arange(60) % 3
     weights = rng.poisson(1.0, (4, 60)).astype(float)

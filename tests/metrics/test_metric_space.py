@@ -80,7 +80,7 @@ def test_counts_in_a_layer(adata) -> None:
         as_counts(adata, layer="raw", name="real")
 
 
-def test_cells_without_layers_are_compared_with_cells_whose_counts_are_in_one(adata) -> None:
+def test_counts_in_x_are_compared_with_counts_in_a_layer(adata) -> None:
     halves = adata[::2].copy(), adata[1::2].copy()
     expected = metrics.evaluate(*halves, metrics=["mmd", "gene_correlation"], n_bootstrap=0).frame
     halves[0].layers["counts"] = halves[0].X.copy()

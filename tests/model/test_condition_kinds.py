@@ -37,7 +37,7 @@ def test_an_unseen_label_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["set", "adaln", "concat"])
-def test_the_order_of_perturbations_does_not_matter_and_doses_stay_with_theirs(name: str) -> None:
+def test_combinations_are_invariant_to_order_and_keep_doses(name: str) -> None:
     model = fitted(name)
     one = log_odds(model, {"guide": "A+B", "dose": "0.5+2.0"})
     for same in ({"guide": "B+A", "dose": "2.0+0.5"}, {"guide": "B+ctrl+A", "dose": {"A": 0.5, "B": 2.0}}):
@@ -45,7 +45,7 @@ def test_the_order_of_perturbations_does_not_matter_and_doses_stay_with_theirs(n
     assert np.abs(log_odds(model, {"guide": "A+B", "dose": "2.0+0.5"}) - one).max() > 1e-4
 
 
-def test_generated_cells_register_again_whatever_form_their_doses_were_asked_in() -> None:
+def test_generated_cells_register_again_for_any_form_of_dose() -> None:
     asked = {"guide": ["B+ctrl+A", "A", "ctrl"], "dose": [{"A": 0.5, "B": 2.0}, 1.0, None], "n_cells": [3, 3, 3]}
     made = fitted("set").generate(pd.DataFrame(asked), n_steps=2, seed=0, silent=True)
     assert made.obs["guide"].tolist() == ["A+B"] * 3 + ["A"] * 3 + ["ctrl"] * 3

@@ -240,7 +240,7 @@ def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
     assert near < 0.4 * far
 
 
-def test_cells_generated_under_a_treatment_that_their_type_never_had_respond_as_others(treated: TokenDiffusion) -> None:
+def test_generated_cells_of_an_untreated_type_respond_like_other_types(treated: TokenDiffusion) -> None:
     asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"], "n_cells": 150})
     made = treated.generate(asked, n_steps=8, seed=0, silent=True)
     shares = [made.X[150 * row : 150 * (row + 1)].sum(0) for row in range(3)]

@@ -85,7 +85,7 @@ def test_same_seed_same_cells_also_of_a_loaded_model(model: TokenDiffusion, tmp_
     assert (first != other).any()
 
 
-def test_minibatches_do_not_depend_on_those_that_follow_nor_on_where_they_are_drawn(model: TokenDiffusion) -> None:
+def test_minibatches_are_independent_of_later_ones_and_of_workers(model: TokenDiffusion) -> None:
     sampler, request = sampler_of(model, 4, 20), CellRequest(model, None, 40)
     conditions, sizes = request.completed(generator_from(0, model.device))
     whole = sampler.sample(conditions, sizes, generator_from(5, model.device))
@@ -99,7 +99,7 @@ def test_chosen_library_sizes_are_kept(model: TokenDiffusion) -> None:
     assert cells["protein"].X.sum(1).A1.tolist() == [500] * 4 and cells["rna"].X.sum(1).A1.tolist() == [70] * 4
 
 
-def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells() -> None:
+def test_matched_samples_keep_modalities_and_rna_depth() -> None:
     cells = mosaic(240)
     model = trained_model(cells, 2, 40)
     model.write_back(cells, keys=["X_generated"], n_steps=4, silent=True)
@@ -113,7 +113,7 @@ def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells
     np.testing.assert_array_equal(*of_network)
 
 
-def test_effects_of_perturbations_are_the_network_s_as_the_regression_does_not_know_them() -> None:
+def test_effects_of_perturbations_come_from_the_network_not_the_regression() -> None:
     cells = mosaic(240)
     cells.obs["guide"] = np.resize(["ctrl", "A"], 240)
     assert not sampler_of(trained_model(cells, 1, 40, perturbation_key="guide", control="ctrl")).by_regression

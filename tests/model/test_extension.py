@@ -83,7 +83,7 @@ def test_perturbations_are_added_by_their_vectors(name: str, tmp_path: Path) -> 
     assert np.isfinite(model.get_latent_representation(query)).all()
 
 
-def test_what_was_added_stays_when_the_cells_are_registered_for_another_model() -> None:
+def test_added_features_stay_when_cells_are_registered_again() -> None:
     model = fit("features")
     model.add_perturbation_features({"NEW": VECTORS["Z"]})
     made = generated(model, {"guide": "NEW", "dose": 1.0})

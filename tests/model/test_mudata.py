@@ -105,7 +105,7 @@ def test_other_methods_return_all_modalities(joint: TokenDiffusion) -> None:
 # One modality from another.
 
 
-def test_given_molecules_stay_and_measured_ones_of_the_target_are_not_looked_at(joint: TokenDiffusion) -> None:
+def test_imputation_keeps_given_molecules_and_ignores_the_target(joint: TokenDiffusion) -> None:
     cells = paired(30, seed=4)
     without = join({"rna": cells["rna"].copy()})
     without.obs["sort_of_cell"] = cells.obs["sort_of_cell"]

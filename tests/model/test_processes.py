@@ -108,7 +108,7 @@ def test_one_gene_is_enough(process: str) -> None:
     assert drawn.X.mean() == pytest.approx(cells.X.mean(), rel=0.2)
 
 
-def test_gaussian_diffusion_has_groups_of_new_types_before_they_are_trained_on(gaussian: TokenDiffusion) -> None:
+def test_gaussian_query_models_have_groups_of_new_types(gaussian: TokenDiffusion) -> None:
     cells = simulated_cells(120)
     cells.obs["guide"] = "ctrl"
     is_new = cells.obs["cell_type"].to_numpy() == "b"

@@ -47,7 +47,7 @@ def said(model: TokenDiffusion, conditions: dict[str, Any]) -> np.ndarray:
     return model.generate(conditions, 30, n_steps=4, seed=0, library_size=80, silent=True).X.toarray()
 
 
-def test_an_untrained_query_model_says_of_known_conditions_what_the_reference_does(reference: TokenDiffusion) -> None:
+def test_an_untrained_query_model_predicts_like_its_reference(reference: TokenDiffusion) -> None:
     before = weights_of(reference)
     query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu")
     for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b"}, {}):

@@ -57,9 +57,7 @@ def test_a_model_is_as_large_where_there_are_fewer_cells(tmp_path: Path, monkeyp
     assert model.module.size.n_tokens > TokenDiffusion(cells).module.size.n_tokens
 
 
-def test_a_model_needs_no_cells_to_generate_and_is_fetched_where_it_is_not_there(
-    small: TokenDiffusion, saved: Path, tmp_path: Path
-) -> None:
+def test_a_hub_model_generates_without_cells(small: TokenDiffusion, saved: Path, tmp_path: Path) -> None:
     url = (saved / "model.pt").as_uri()
     model = TokenDiffusion.load(tmp_path / "fetched", False, accelerator="cpu", backup_url=url)
     assert model.adata is None

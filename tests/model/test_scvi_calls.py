@@ -94,7 +94,7 @@ def test_pseudocounts_are_added_before_fold_changes(model: TokenDiffusion) -> No
         model.differential_expression(**options, pseudocounts=-1)
 
 
-def test_without_a_request_there_are_as_many_cells_as_in_training_and_validation(model: TokenDiffusion) -> None:
+def test_default_number_of_cells_is_that_of_training_and_validation(model: TokenDiffusion) -> None:
     cells = model.generate(n_steps=2, silent=True)
     assert cells.n_obs == len(model.train_indices) + len(model.validation_indices) == 80
     assert model.generate({"cell_type": "a"}, n_steps=2).n_obs == 1

@@ -131,9 +131,7 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
         np.testing.assert_allclose(gradient.loc[gene], slope, rtol=1e-3, atol=1e-5)
 
 
-def test_a_model_with_all_tokens_held_says_the_same_of_all_cells_but_for_terms_of_conditions(
-    trained: Example, contributions: AnnData
-) -> None:
+def test_with_all_tokens_held_predictions_depend_on_conditions_only(trained: Example, contributions: AnnData) -> None:
     held = trained[1].hold_tokens(["token_1", "token_2", "token_3"]).get_token_contributions()
     expected = np.broadcast_to(contributions.var["baseline"], held.shape)
     np.testing.assert_allclose(held.X - held.layers["cell_type"] - held.layers["conditions"], expected, atol=2e-5)

@@ -107,7 +107,7 @@ def test_each_modality_depends_on_the_other() -> None:
         torch.testing.assert_close(log_prob.exp().sum(1), torch.ones(1))
 
 
-def test_weights_of_the_genes_are_centred_in_each_modality_and_predict_the_same() -> None:
+def test_centred_gene_weights_give_the_same_predictions() -> None:
     module = make()
     weights = module.gene_weights()
     assert weights is not None

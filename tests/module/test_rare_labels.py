@@ -41,7 +41,7 @@ def sums_of(counts: np.ndarray, labels: np.ndarray) -> LabelSums:
     return sums
 
 
-def test_markers_of_a_rare_label_get_what_they_differ_by_and_other_genes_next_to_nothing() -> None:
+def test_offsets_of_a_rare_label_are_large_for_its_markers_only() -> None:
     counts, labels, means = simulated()
     average = torch.from_numpy(counts.sum(0) / counts.sum()).float()
     offsets = sums_of(counts, labels).offsets(average).numpy()

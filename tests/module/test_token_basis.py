@@ -90,7 +90,7 @@ def test_a_constant_over_the_genes_does_not_matter(example: Example) -> None:
     np.testing.assert_allclose(example.basis.loadings.sum(0), 0, atol=1e-4)
 
 
-def test_a_token_that_says_the_same_in_all_cells_has_loadings_and_activations_of_zero(example: Example) -> None:
+def test_a_constant_token_has_zero_loadings_and_activations(example: Example) -> None:
     hidden = example.hidden.copy()
     hidden[:, 1] = 5.0
     basis = token_basis(HiddenMoments.of(hidden), example.weights)

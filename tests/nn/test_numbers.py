@@ -24,7 +24,7 @@ def test_periods_of_the_sinusoids_are_the_ones_asked_for():
     assert np.diff(numbers[find_peaks(fast)[0]]) == pytest.approx(0.5, abs=2e-3)
 
 
-def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_logarithm() -> None:
+def test_default_level_embedding_has_wavelengths_from_half_to_fifty() -> None:
     embedding = log_count_embedding("sinusoidal", 8)
     periods = 2 * torch.pi / embedding.frequencies
     np.testing.assert_allclose(periods, np.geomspace(50, 0.5, 4), rtol=1e-5)

@@ -110,7 +110,7 @@ def test_rates_of_the_tokens_sum_to_the_concentration(urn: Urn) -> None:
     np.testing.assert_allclose(log_softmax(log_rates, axis=1), log_softmax(scores.logits.detach(), axis=1), atol=1e-5)
 
 
-def test_at_first_the_tokens_weigh_as_much_as_the_molecules_there_and_one_more() -> None:
+def test_initial_prior_strength_is_the_number_of_molecules_plus_one() -> None:
     scores = Urn(GENES, CONDITIONING)(LOGITS, CONDITIONING_VECTORS, N_MOLECULES)
     np.testing.assert_allclose(scores.log_concentration.exp().detach()[:, 0], N_MOLECULES + 1, rtol=1e-5)
 

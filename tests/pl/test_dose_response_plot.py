@@ -22,7 +22,7 @@ def frame() -> pd.DataFrame:
     return curves.assign(low=curves["mean"] - 0.25, high=curves["mean"] + 0.5)
 
 
-def test_the_line_is_the_means_in_order_of_dose_and_the_band_runs_from_low_to_high(frame: pd.DataFrame) -> None:
+def test_dose_curve_has_means_by_dose_and_a_band_from_low_to_high(frame: pd.DataFrame) -> None:
     axis = dose_response(frame, ["B"])[0]
     np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[0.1, 6], [1, 7], [10, 4]])
     corners = {tuple(corner) for corner in axis.collections[0].get_paths()[0].vertices}
@@ -80,7 +80,7 @@ def test_panels_are_the_genes_asked_for_in_rows_of_ncols(frame: pd.DataFrame) ->
     assert [axis.get_title() for axis in dose_response(frame, "LYZ")] == ["LYZ"]
 
 
-def test_of_many_genes_the_twelve_that_change_most_are_drawn_from_the_largest_change_down() -> None:
+def test_the_twelve_most_changed_genes_are_drawn_in_order() -> None:
     changes = np.random.default_rng(0).permutation(30) - 15.0
     table = pd.DataFrame({"dose": np.tile(DOSES, 30), "gene": np.repeat([f"gene{i}" for i in range(30)], 4)})
     table["mean"] = 100.0 * np.repeat(np.arange(30), 4) + np.outer(changes, [0.0, 1.0, 0.5, 0.2]).ravel()

@@ -287,7 +287,7 @@ def shuffled(cells: AnnData) -> AnnData:
     return changed
 
 
-def test_a_page_without_groups_computes_its_scores_and_names_genes_by_their_symbols(real, generated) -> None:
+def test_figure_without_groups_computes_scores_and_uses_gene_symbols(real, generated) -> None:
     named, other = real.copy(), shuffled(generated)
     named.var["symbol"] = [f"symbol of {name}" for name in named.var_names]
     with warnings.catch_warnings():

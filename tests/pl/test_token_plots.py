@@ -151,7 +151,7 @@ def contributions(terms: dict[str, float], baseline: float, **stored: dict[str, 
     )
 
 
-def test_a_waterfall_goes_from_the_average_to_the_cell_and_ends_before_the_edge() -> None:
+def test_a_waterfall_runs_from_the_average_to_the_cell() -> None:
     terms = dict(zip([f"token_{i + 1}" for i in range(5)], [0.5, -2.0, 0.1, 1.0, -0.2], strict=True))
     added = contributions(terms, 3.0, annotation={"token_2": "IFN"})
     axis = pl.token_contributions(added, "cell", "GENE", n_terms=3)

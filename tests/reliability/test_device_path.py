@@ -89,7 +89,7 @@ def models(request: pytest.FixtureRequest) -> tuple[str, list[tuple[TokenDiffusi
     return request.param, [trained(request.param, n_cells) for n_cells in N_CELLS]
 
 
-def test_a_training_step_uses_single_precision_and_waits_as_often_for_any_number_of_cells(models: Any) -> None:
+def test_a_training_step_has_single_precision_and_a_fixed_number_of_waits(models: Any) -> None:
     kind, trainings = models
     for _, steps in trainings:
         for i, seen in enumerate(steps[1:-1]):  # but the first and the last one

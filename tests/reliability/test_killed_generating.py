@@ -26,7 +26,7 @@ def deaths(tiny: TokenDiffusion, tmp_path_factory: pytest.TempPathFactory) -> li
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-def test_deaths_came_before_the_first_chunk_between_chunks_and_after_the_last(deaths: list[dict[str, Any]]) -> None:
+def test_processes_were_killed_before_between_and_after_chunks(deaths: list[dict[str, Any]]) -> None:
     assert {death["there"] for death in deaths if not death["whole"]} == set(range(N_CHUNKS + 1))
 
 

@@ -144,7 +144,7 @@ def test_labels_in_any_type_of_text_mean_the_same(text: str) -> None:
     assert weights_of(trained(cells)) == weights_of(trained(registered("X", np.asarray)))
 
 
-def test_training_makes_the_same_weights_where_the_user_computes_without_gradients() -> None:
+def test_training_under_no_grad_gives_the_same_weights() -> None:
     plain = trained(registered("X", np.asarray))
     with torch.no_grad():
         assert weights_of(trained(registered("X", np.asarray))) == weights_of(plain)

@@ -1,4 +1,4 @@
-"""What is odd but allowed, and what happens then, as ``docs/user_guide/errors.md`` states it."""
+"""Unusual input that is accepted, and its result."""
 
 from collections.abc import Callable
 from typing import Any

@@ -55,7 +55,7 @@ def test_batch_effects_are_no_responses(design: str, n_contexts: int) -> None:
 
 
 @pytest.mark.parametrize("n_untreated", [12, 60])
-def test_few_cells_of_two_drugs_in_each_batch_measure_the_responses_of_their_type(n_untreated: int) -> None:
+def test_small_groups_are_pooled_over_batches(n_untreated: int) -> None:
     simulated, drugs = drug_screen(4), {"control": (n_untreated, n_untreated), "own": (18, 4), "y": (3, 19)}
     simulated.factors["own"] = np.roll(simulated.factors["x"], -1)  # the last type responds to "x" by another gene
     large = [(context, batch, arm, 60) for context in "abc" for batch in (0, 1) for arm in ("control", "x")]

@@ -279,7 +279,7 @@ def test_applied_counts_change_as_predicted() -> None:
     assert (applied == again).all() and (applied != other).any()
 
 
-def test_treated_cells_that_were_sequenced_less_deeply_respond_alike_elsewhere() -> None:
+def test_transferred_response_is_independent_of_the_depth_of_treated_cells() -> None:
     """Half the molecules in treated cells of all contexts lower means; other contexts do not get that as a response."""
     rng, counts, labels = np.random.default_rng(9), [], []
     for name, levels in base(rng, "abcd").items():

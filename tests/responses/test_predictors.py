@@ -93,7 +93,7 @@ def test_regressions_on_cell_states_are_ridge_regressions() -> None:
     np.testing.assert_allclose(StateMoments.mean_of(halves).regress(at), fitted, rtol=1e-6)
 
 
-def test_latent_arithmetic_adds_what_treated_cells_have_more_at_the_same_state() -> None:
+def test_latent_arithmetic_adds_the_difference_at_equal_cell_state() -> None:
     rng = np.random.default_rng(6)
     states, shift = 3 * rng.normal(size=(800, 2)), np.linspace(0, 1, N_GENES)
     expression = 5 + states @ rng.normal(size=(2, N_GENES))

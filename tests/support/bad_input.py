@@ -1,7 +1,4 @@
-"""Rows of the catalogue of what users get wrong, and ways to spoil cells.
-
-What each row stands for is documented for users in ``docs/user_guide/errors.md``.
-"""
+"""Rows of the catalogue of wrong input, and ways to spoil cells."""
 
 import warnings
 from collections.abc import Callable

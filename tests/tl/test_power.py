@@ -30,7 +30,7 @@ def student(adata: AnnData) -> pd.Series:
 
 
 @pytest.mark.filterwarnings("ignore:50% of the genes change:UserWarning")
-def test_power_is_that_of_the_t_test_at_the_threshold_of_the_false_discovery_rate() -> None:
+def test_power_equals_that_of_the_t_test_at_the_fdr_threshold() -> None:
     """Of many genes, Benjamini-Hochberg rejects those with p < t, where t = alpha * (share of genes with p < t)."""
     alpha, changed, sd, effect = 0.1, 0.5, 0.25, 0.5
     options = {"n_donors": [7, 9, 12], "n_cells": [2], "n_replicates": 1, "alpha": alpha, "share_changed": changed}

@@ -104,7 +104,7 @@ def test_attention_in_low_precision_against_float64(dtype: torch.dtype, error: f
     assert np.sqrt(np.mean((low.double().numpy() - exact) ** 2) / np.mean(exact**2)) < 2 * error
 
 
-def test_a_compiled_transformer_trains_to_the_same_losses_and_is_saved_as_any_other(tmp_path: Any) -> None:
+def test_a_compiled_transformer_has_the_same_losses_and_is_saved(tmp_path: Any) -> None:
     short = {"options": {"n_layers": 1}, "max_epochs": 2}
     (plain, _), (compiled, model) = (losses("32-true", **short, compiled=compiled) for compiled in (False, True))
     np.testing.assert_allclose(compiled, plain, rtol=1e-5)
