@@ -177,13 +177,18 @@ def remarks_on(
         if row["verdict"] in WORSE:
             n = n_cells.get(str(label), n_all)
             remarks.append(f"{sentence}. " + (f"Only {n} real cells: {MORE_CELLS}." if n < FEW_CELLS else advice))
-    mixed = scores.verdict[scores.verdict["mixed_up"].astype(bool)].drop("overall", errors="ignore")["mislabelled"]
-    if len(mixed):
-        remarks.append(
-            "Generated cells are classified as another label more often than real cells: "
-            f"{', '.join(f'{share:.0%} of {label}' for label, share in mixed.items())}. Compare `process='gaussian'`, "
-            "or register a label and its batch as one label."
-        )
+    of_labels = scores.verdict.drop("overall", errors="ignore")
+    has_wrong, mixed_up = of_labels["has_wrong"].astype(bool), of_labels["mixed_up"].astype(bool)
+    for how, shares in (
+        ("clearly of another label more than 1.5 times as often as", of_labels["wrong"][has_wrong]),
+        ("classified as another label more often than", of_labels["mislabelled"][mixed_up & ~has_wrong]),
+    ):
+        if len(shares):
+            remarks.append(
+                f"Generated cells are {how} real cells: "
+                f"{', '.join(f'{share:.0%} of {label}' for label, share in shares.items())}. Try `process='gaussian'`, "
+                "or register label and batch as one label, such as cell line and plate."
+            )
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
     if means.get("mean_distance_low", np.nan) > max(real_means.get("mean_distance_high", np.nan), 0):
         remarks.append(
