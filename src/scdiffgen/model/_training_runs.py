@@ -196,7 +196,8 @@ def run_training(
             f"it with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
     data = RegisteredData(model) if streamed is None else streamed
-    model.module.calibrate(data.some(MOST_CELLS), data.n_train)
+    silent = not trainer.get("enable_progress_bar", True)
+    model.module.calibrate(data.some(MOST_CELLS), data.n_train, silent=silent)
     model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
     remember_training(model, data)
     model.is_trained_ = True
