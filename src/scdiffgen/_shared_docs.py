@@ -109,7 +109,9 @@ guidance_scale
     Scale of classifier-free guidance: 1 is none; above 1, cells are more typical and less diverse. One number guides
     all conditions together, including drawn ones; a mapping gives a scale for each named condition.
 n_steps
-    Number of sampling steps, each one evaluation of the network; 8 to 64 is the useful range. More steps are slower.
+    Number of sampling steps, each one evaluation of the network; 8 to 64 is the useful range. More steps are slower. By
+    default 16 if the process is ``"thinning"`` of one modality and training cells have at most 2,500 molecules on
+    average; else 32.
 seed
     Random seed: the same seed gives the same result. ``None`` follows ``scvi.settings.seed``.
 silent

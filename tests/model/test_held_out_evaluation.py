@@ -11,6 +11,7 @@ import pytest
 from anndata import AnnData
 
 from scdiffgen.metrics import Evaluation, FewCellsWarning, _comparison
+from scdiffgen.metrics._wrong_cells import wrong_by_label
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._held_out_evaluation import remarks_on
 
@@ -38,6 +39,7 @@ def tables(
     narrow: int = 0,
     means: tuple[float, float] = (3.0, -0.5),
     right: float = 0.9,
+    wrong: int = 0,
 ) -> tuple[pd.DataFrame, Evaluation]:
     """Likelihood and scores of a model, over all and of the labels a and b; the forest on genes sees least."""
     groups = ["overall", "a", "b"]
@@ -64,7 +66,9 @@ def tables(
     scores.attrs["verdict"] = headers
     more = [axes.rename(index={"PC1": f"PC{i + 3}"}).assign(share=0, apart=i < narrow) for i in range(18)]
     dispersion = pd.concat([axes, rest, *more])
-    return likelihood, Evaluation(scores, dispersion.assign(low=dispersion["ratio"]))
+    judged = {n: (np.repeat(["a", "b"], [300, 20]), np.arange(320) < k) for n, k in (("new", wrong), ("real", 3))}
+    wrong_cells = wrong_by_label(judged["new"], judged["real"])
+    return likelihood, Evaluation(scores, dispersion.assign(low=dispersion["ratio"]), wrong_cells=wrong_cells)
 
 
 FOREST = r"{}: forest AUC .{} \(.{} to .{}; other real cells .{}\) on components, clearly unlike other real cells. "
@@ -90,8 +94,14 @@ LONGER, MORE = "Train longer, or with more cells.", "pass more as `adata`, or tr
         (
             {"right": 0.8},
             MANY,
-            ["another label more often .*: 20% of a. Compare `process='gaussian'`, or .* as one label"],
+            ["another label more often .*: 20% of a. Try `process='gaussian'`, or .* as one label"],
         ),
+        (
+            {"right": 0.8, "wrong": 30},
+            MANY,
+            ["^Generated cells are clearly of another label more than 1.5 times as often as real cells: 10% of a. Try"],
+        ),
+        ({"wrong": 6}, MANY, ["Nothing stands out"]),
         ({"ratios": (0.7, 0.9, 0.1)}, MANY, ["Nothing stands out"]),  # of b there are 20 cells
         (
             {"aucs": (0.6, 0.5, np.nan)},

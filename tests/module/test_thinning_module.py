@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import MoleculePredictor
-from scdiffgen.module import DiffusionModule, Guidance
+from scdiffgen.module import DiffusionModule, Guidance, _diffusion_module
 
 Make = Callable[..., DiffusionModule]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
@@ -71,6 +72,28 @@ def test_calibration_brings_back_the_means_of_the_training_cells(make_multinomia
     before = distance()
     module.calibrate([(cells, unconditional(n_cells))], n_cells, n_drawn=4_000)
     assert distance() < 0.5 * before
+
+
+def test_deep_cells_are_calibrated_on_few_molecules_as_on_all(make_multinomial: Make) -> None:
+    """Cells of a hundred thousand molecules are compared at five thousand, with the same shifts of gene biases."""
+    rng, n_cells, n_genes, depth = np.random.default_rng(0), 200, 1_000, 100_000
+    truth = rng.dirichlet(np.full(n_genes, 5.0))
+    off = rng.uniform(-0.25, 0.25, n_genes)
+    cells, given = csr(rng.multinomial(depth, truth, n_cells)), unconditional(n_cells)
+    shifts = []
+    for most in (5_000, depth):
+        module = make_multinomial(truth * np.exp(off))
+        before, reverse = module.ema_denoiser.network.readout.bias.clone(), module.path.reverse
+        with (
+            patch.object(_diffusion_module, "MOST_MOLECULES", most),
+            patch.object(module.path, "reverse", wraps=reverse) as drawn,
+        ):
+            module.calibrate([(cells, given)], n_cells, n_rounds=1, n_drawn=800)
+        assert 0.9 * most < drawn.call_args.args[2].mean() < 1.1 * most
+        shifts.append((module.ema_denoiser.network.readout.bias - before).numpy())
+    slopes = [np.polyfit(off, shift, 1)[0] for shift in shifts]
+    assert -1.1 < slopes[0] < slopes[1] < -0.2  # log expression of few molecules is closer to linear
+    assert np.corrcoef(off, shifts[0])[0, 1] < -0.9
 
 
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:

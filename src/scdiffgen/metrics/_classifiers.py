@@ -1,9 +1,8 @@
-"""Classifier two-sample tests of generated against real cells, and label classifiers."""
+"""Classifier two-sample tests of generated against real cells."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,13 +31,6 @@ N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: as powerful as pure leaves at lower cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
-
-
-class LabelAccuracy(NamedTuple):
-    """Classification accuracies of generated and of held-out real cells; see `label_accuracy`."""
-
-    generated: float
-    real: float
 
 
 class FoldScores(NamedTuple):
@@ -99,7 +91,7 @@ def classifier_auc(
     x, y = as_feature_pair(real, generated)
     sides = (x, real_labels, "real"), (y, generated_labels, "generated")
     first, second = (
-        np.zeros(side.shape[0]) if labels is None else _labelled(side, labels, name)[1] for side, labels, name in sides
+        np.zeros(side.shape[0]) if labels is None else labelled(side, labels, name)[1] for side, labels, name in sides
     )
 
     def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
@@ -107,46 +99,6 @@ def classifier_auc(
         return auc_resampled(folds, wx, wy)
 
     return unresampled("classifier_auc", N_FOLDS, score, x, y)
-
-
-@shared_docs
-def label_accuracy(
-    real: Points,
-    real_labels: ArrayLike,
-    generated: Points,
-    generated_labels: ArrayLike,
-    train: Points,
-    train_labels: ArrayLike,
-    *,
-    seed: int = 0,
-) -> LabelAccuracy:
-    """Compute the label accuracy of generated and held-out real cells, by a logistic classifier of training cells.
-
-    Compare the accuracy of generated cells with that of real cells: generated cells that are classified much better are
-    too typical of their label.
-
-    Parameters
-    ----------
-    real, generated, train
-        Held-out real cells, generated cells, and real training cells, ``(cells, features)`` each.
-    real_labels, generated_labels, train_labels
-        Labels of these cells, ``(cells,)``; for generated cells the requested labels.
-    {draws}
-
-    Returns
-    -------
-    The accuracies ``generated`` and ``real``, between 0 and 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.r_[np.zeros((20, 2)), np.ones((20, 2))]
-    >>> label_accuracy(x[:2], list("aa"), x[:4], list("aaab"), x, ["a"] * 20 + ["b"] * 20)
-    LabelAccuracy(generated=0.75, real=1.0)
-    """
-    sides = {"generated": (generated, generated_labels), "real": (real, real_labels)}
-    hits = label_hits(train, train_labels, sides, seed=seed)
-    return LabelAccuracy(*(float(hits[name].mean()) for name in sides))
 
 
 def fit_classifier(
@@ -167,22 +119,7 @@ def fit_classifier(
         return model.fit(features, target)
 
 
-def label_hits(
-    train: Points, train_labels: ArrayLike, samples: Mapping[str, tuple[Points, ArrayLike]], *, seed: int = 0
-) -> dict[str, NDArray[np.float64]]:
-    """Classify the cells of each sample by a logistic classifier of training cells: 1 if correct, else 0, (cells,)."""
-    features, names = _labelled(train, train_labels, "train")
-    if len(np.unique(names)) < 2:
-        raise ValueError(f"`train_labels` has only one label ({names[0]!r}): pass cells of at least two labels.")
-    model = fit_classifier("logistic", features, names, seed=seed)
-    checked = {name: _labelled(*sample, name) for name, sample in samples.items()}
-    return {
-        name: (model.predict(cells) == labels).astype(float) if len(labels) else np.full(1, np.nan)
-        for name, (cells, labels) in checked.items()
-    }
-
-
-def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:
+def labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:
     """Check features and labels of the same cells."""
     features, names = as_features(cells, name), np.asarray(labels).astype(str)
     if len(names) != features.shape[0]:
@@ -207,7 +144,7 @@ def cross_validated_scores(
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
     strata = (np.zeros(x.shape[0]), np.zeros(y.shape[0])) if labels is None else labels
-    fold_of = np.concatenate([_folds(of_side, [seed, side]) for side, of_side in enumerate(strata)])
+    fold_of = np.concatenate([folds_within_labels(of_side, [seed, side]) for side, of_side in enumerate(strata)])
     for fold in range(N_FOLDS):
         train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
@@ -218,7 +155,7 @@ def cross_validated_scores(
     return folds
 
 
-def _folds(labels: NDArray, seed: Seed) -> NDArray[np.intp]:
+def folds_within_labels(labels: NDArray, seed: Seed) -> NDArray[np.intp]:
     """Assign cells to folds, shuffled within labels, (cells,)."""
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]

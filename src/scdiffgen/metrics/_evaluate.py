@@ -17,7 +17,7 @@ from rich.progress import track
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 
-from ._classifiers import CLASSIFIERS, FoldScores, label_hits
+from ._classifiers import CLASSIFIERS, FoldScores
 from ._comparison import (
     HEADLINES,
     METRICS,
@@ -39,16 +39,17 @@ from ._distances import compare_novelty, nearest_distances
 from ._input import FEWEST_CELLS, CountsLike
 from ._response import label_contrasts
 from ._spread import disperse
+from ._wrong_cells import LabelClassifier, wrong_by_label
 
 ALIKE, OTHER = "like other real cells", "unlike other real cells"
 SLIGHTLY, CLEARLY = f"slightly {OTHER}", f"clearly {OTHER}"
 CLEAR = 0.65  # AUC of a clear difference
 TOO_FEW, POWERLESS = "undecided, too few cells", "undecided, control like real cells"
-NARROW = "less varied than real cells"
-WORSE = (NARROW, SLIGHTLY, OTHER, CLEARLY)  # than other real cells; from most to least favourable
+NARROW, WIDE = "less varied than real cells", "more varied than real cells"
+WORSE = (NARROW, WIDE, SLIGHTLY, OTHER, CLEARLY)  # than other real cells; from most to least favourable
 WORST = (POWERLESS, ALIKE, TOO_FEW, *WORSE)
-FEW_NARROW = 0.1  # accepted share of components with too little variance
-COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#EEEEEE", *["#FBE3C0"] * 2, *["#F4B183"] * 2), strict=True))
+FEW_OFF = 0.1  # accepted share of components with too little, or too much, variance
+COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#EEEEEE", *["#FBE3C0"] * 3, *["#F4B183"] * 2), strict=True))
 STYLE = "background:{};color:#222222;text-align:center"
 SHOWN = (
     "c2st_auc_forest_pcs",
@@ -121,6 +122,8 @@ def evaluate(
     possible score (an AUC of 1), or, except for classifiers, to the worse negative control. ``"undecided, control like
     real cells"``: the metric, no classifier, does not distinguish them. Verdicts need intervals and ``"other_real"``.
 
+    ``.wrong_cells`` holds the shares of cells that are clearly of another label, computed with ``"label_accuracy"``.
+
     Raises
     ------
     ValueError
@@ -153,9 +156,9 @@ def evaluate(
 
 def evaluated(comparison: Comparison, metrics: Sequence[str], sources: Sequence[str], *, silent: bool) -> Evaluation:
     """Compute scores, variances along components if there are verdicts, and classifiers over all cells."""
-    settings, fitted, cells = comparison.settings, comparison.fitted, comparison.cells
+    settings, fitted, cells, wrong = comparison.settings, comparison.fitted, comparison.cells, None
     if "label_accuracy" in metrics:
-        cells = _with_hits(cells, fitted, settings.seed)
+        cells, wrong = _by_label_classifier(comparison)
     if OF_TRAIN & set(metrics):
         cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
         if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
@@ -183,16 +186,24 @@ def evaluated(comparison: Comparison, metrics: Sequence[str], sources: Sequence[
     scores.attrs["settings"] |= {"fitted_on": comparison.fitted_on, "n_bootstrap": settings.n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     frame = with_verdicts(scores)
-    return Evaluation(frame, disperse(comparison) if "verdict" in frame.attrs else None, folds)
+    return Evaluation(frame, disperse(comparison) if "verdict" in frame.attrs else None, folds, wrong)
 
 
-def _with_hits(cells: Mapping[str, Sample], fitted: Sample, seed: int) -> dict[str, Sample]:
-    """Add whether each cell is classified as its label; NaN with only one label."""
-    hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
+def _by_label_classifier(comparison: Comparison) -> tuple[dict[str, Sample], pd.DataFrame | None]:
+    """Add whether each cell is classified as its label, NaN with one label; also tabulate wrong cells, if several."""
+    fitted, cells = comparison.fitted, comparison.cells
+    hits, wrong = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}, None
     if len(np.unique(fitted.labels)) > 1:
-        samples = {name: (side.pcs, side.labels) for name, side in cells.items() if len(side.pcs)}
-        hits |= label_hits(fitted.pcs, fitted.labels, samples, seed=seed)
-    return {name: side._replace(hits=hits[name]) for name, side in cells.items()}
+        classifier = LabelClassifier.of(fitted.pcs, fitted.labels, seed=comparison.settings.seed)
+        samples = {name: (side.pcs, side.labels, name) for name, side in cells.items() if len(side.pcs)}
+        hits |= {name: classifier.hits(*sample) for name, sample in samples.items()}
+        judged = {
+            name: (cells[name].labels, classifier.wrong(*samples[name]) if name in samples else hits[name])
+            for name in ("generated", "reference", "other_real")
+        }
+        labels, real = (np.concatenate(both) for both in zip(judged["reference"], judged["other_real"], strict=True))
+        wrong = wrong_by_label(judged["generated"], (labels, real))
+    return {name: side._replace(hits=hits[name]) for name, side in cells.items()}, wrong
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -214,6 +225,12 @@ class Evaluation:
         fewer than ten cells.
     folds
         Out-of-fold scores of the classifiers over all cells, by the name of the metric; `pl.evaluation` draws them.
+    wrong_cells
+        Cells that are clearly of another label: the classifier of `label_accuracy` assigns them to another label, with
+        more confidence than 99 % of the training cells of their label reach in cross-validation. One row per group;
+        ``None`` without `label_accuracy`. Columns: ``share`` among all ``n`` generated cells, ``real`` among all
+        ``n_real`` held-out cells (about 1 %); ``p_value`` of an exact test that the share is at most 1.5 times the real
+        one; ``apart``, whether it is below 0.05 and the group has at least 20 generated and 20 held-out cells.
 
     Examples
     --------
@@ -227,6 +244,7 @@ class Evaluation:
     frame: pd.DataFrame
     dispersion: pd.DataFrame | None = None
     folds: Mapping[str, list[FoldScores]] = field(default_factory=dict)
+    wrong_cells: pd.DataFrame | None = None
 
     @cached_property
     def verdict(self) -> pd.DataFrame:
@@ -235,14 +253,15 @@ class Evaluation:
         Columns: ``verdict``, in words; ``classifier`` with its ``auc``; ``auc_other_real``, the AUC of other real
         cells; ``n_narrow`` and ``n_wide`` of ``n_components`` that vary less or more than in real cells;
         ``mislabelled``, the share of cells classified as another label; ``mixed_up``, whether it is clearly above that
-        of other real cells. If more than a tenth of the components vary less and no classifier is less favourable, the
-        verdict is ``"less varied than real cells"``. Empty without intervals.
+        of other real cells; ``wrong``, the share of wrong cells; ``has_wrong``, whether it is significantly above 1.5
+        times that of real cells. If more than a tenth of the components vary less, or more, and no classifier is less
+        favourable, the verdict is ``"less varied than real cells"``, or ``"more varied ..."``. Empty without intervals.
         """
         headers = self.frame.attrs.get("verdict", {})
         groups = self.frame.index.unique("group") if headers else []
         rows = [self._judge(str(group), headers) for group in groups]
         columns = "group verdict classifier auc auc_other_real n_narrow n_wide n_components mislabelled mixed_up"
-        return pd.DataFrame(rows, columns=columns.split()).set_index("group")
+        return pd.DataFrame(rows, columns=[*columns.split(), "wrong", "has_wrong"]).set_index("group")
 
     def _judge(self, group: str, headers: Mapping[str, str]) -> tuple[str | float | bool, ...]:
         """Return the row of one group: the classifier with the highest AUC that distinguishes the cells."""
@@ -254,12 +273,18 @@ class Evaluation:
         )
         narrow, wide, n_components = self._components(group)
         word = TOO_FEW if worst is None else str(scores[headers[worst]])
-        if len(narrow) > FEW_NARROW * n_components:
-            word = max(word, NARROW, key=WORST.index)
+        for names, how in ((narrow, NARROW), (wide, WIDE)):
+            word = max(word, how, key=WORST.index) if len(names) > FEW_OFF * n_components else word
         aucs = ("", np.nan, np.nan) if worst is None else (CLASSIFIERS[worst][2], scores[worst], real[worst])
         right, real_right = (side.get("label_accuracy", np.nan) for side in (scores, real))
         mixed_up = right < real_right and scores[headers["label_accuracy"]] == OTHER
-        return group, word, *aucs, len(narrow), len(wide), n_components, 1 - right, mixed_up
+        wrong, _, has_wrong = self._wrong(group)
+        return group, word, *aucs, len(narrow), len(wide), n_components, 1 - right, mixed_up, wrong, has_wrong
+
+    def _wrong(self, group: str) -> tuple[float, float, bool]:
+        """Return the shares of wrong cells, generated and real, and whether the first is clearly larger."""
+        table = pd.DataFrame() if self.wrong_cells is None else self.wrong_cells
+        return tuple(table.loc[group, ["share", "real", "apart"]]) if group in table.index else (np.nan, np.nan, False)
 
     def _components(self, group: str) -> tuple[list[str], list[str], int]:
         """Name components with too little and too much variance, over all cells or within labels, and count all."""
@@ -286,7 +311,11 @@ class Evaluation:
         for names, how in ((narrow, "little"), (wide, "much")):
             some = ", ".join([*map(str, names[:3]), *["..."] * (len(names) > 3)])
             parts += [f"{len(names)} of {n_components} components vary too {how} ({some})"] * bool(names)
-        if row["mixed_up"]:
+        if row["has_wrong"]:
+            parts.append(
+                "{:.0%} of the cells are clearly of another label (real cells {:.0%})".format(*self._wrong(group))
+            )
+        elif row["mixed_up"]:
             shares = row["mislabelled"], 1 - self.frame.loc[(group, "other_real"), "label_accuracy"]
             text = "{:.0%} of the cells are classified as another label (other real cells {:.0%})"
             parts.append(text.format(*shares))

@@ -33,7 +33,6 @@ from ._model_access import (
     require_training,
     sampler_of,
 )
-from ._sampler import N_STEPS
 
 if TYPE_CHECKING:
     from sparse import GCXS
@@ -52,7 +51,7 @@ class DrawingExpression(BaseModelClass):
         gene_list: Sequence[str] | None = None,
         batch_size: int = BATCH_SIZE,
         *,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         seed: int | None = 0,
         silent: bool = False,
     ) -> GCXS | dict[str, GCXS]:

@@ -31,7 +31,7 @@ from ._checks import check_path, check_seed, library_sizes
 from ._chunked_generation import check_client, write_cells
 from ._modality_imputer import label_rows
 from ._model_access import gene_names, modalities, require_anndata, require_training, sampler_of
-from ._sampler import N_STEPS, Sampler, whole_counts
+from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells, sizes_by_name
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Generating(BaseModelClass):
         *,
         library_size: LibrarySize = None,
         guidance_scale: float | Mapping[str, float] = 1.0,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -117,7 +117,7 @@ class Generating(BaseModelClass):
         n_cells: int | None = None,
         *,
         library_size: LibrarySize = None,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -197,7 +197,7 @@ class Generating(BaseModelClass):
         chunk_size: int = 8192,
         client: Client | None = None,
         guidance_scale: float | Mapping[str, float] = 1.0,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int = 0,
         silent: bool = False,
@@ -252,7 +252,7 @@ class Generating(BaseModelClass):
         factor: float = 2.0,
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -296,7 +296,7 @@ class Generating(BaseModelClass):
         indices: Sequence[int] | np.ndarray | None = None,
         library_size: float | ArrayLike | Mapping[str, ArrayLike] | None = None,
         expected: bool = False,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,

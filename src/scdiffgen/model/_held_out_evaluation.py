@@ -21,7 +21,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
-from ._model_access import gene_names, registered
+from ._model_access import enough_steps, gene_names, registered
 from ._sampler import N_STEPS, Sampler
 from ._training_data import training_indices
 from ._training_summary import TrainingCells, training_summary
@@ -108,7 +108,9 @@ def evaluated_held_out(
         scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
     depth = real.X.mean() if likelihood is not None else 0.0  # a process with likelihoods may be compared with another
-    remarks = remarks_on(likelihood, scores, n_cells, scored, depth=depth, n_steps=sampler.n_steps)
+    remarks = remarks_on(
+        likelihood, scores, n_cells, scored, depth=depth, n_steps=sampler.n_steps, enough=enough_steps(model)
+    )
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
 
 
@@ -153,8 +155,9 @@ def remarks_on(
     *,
     depth: float = 0.0,
     n_steps: int = N_STEPS,
+    enough: int = N_STEPS,
 ) -> list[str]:
-    """Write remarks with advice, given held-out cells by label, molecules per gene and cell, and steps."""
+    """Write remarks with advice, given cells by label, molecules per gene and cell, and steps."""
     from scdiffgen.metrics._evaluate import TOO_FEW, WORSE
 
     remarks, n_all = [], sum(n_cells.values())
@@ -171,19 +174,24 @@ def remarks_on(
     advice = "Train longer, or with more cells."
     if depth > DEEP:
         advice = f"Compare `process='gaussian'`: these are deep cells ({depth:.1f} molecules per gene and cell)."
-    elif n_steps < N_STEPS:
-        advice = f"Generate with more steps (`n_steps={N_STEPS}`)."
+    elif n_steps < enough:
+        advice = f"Generate with more steps (`n_steps={enough}`)."
     for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):
         if row["verdict"] in WORSE:
             n = n_cells.get(str(label), n_all)
             remarks.append(f"{sentence}. " + (f"Only {n} real cells: {MORE_CELLS}." if n < FEW_CELLS else advice))
-    mixed = scores.verdict[scores.verdict["mixed_up"].astype(bool)].drop("overall", errors="ignore")["mislabelled"]
-    if len(mixed):
-        remarks.append(
-            "Generated cells are classified as another label more often than real cells: "
-            f"{', '.join(f'{share:.0%} of {label}' for label, share in mixed.items())}. Compare `process='gaussian'`, "
-            "or register a label and its batch as one label."
-        )
+    of_labels = scores.verdict.drop("overall", errors="ignore")
+    has_wrong, mixed_up = of_labels["has_wrong"].astype(bool), of_labels["mixed_up"].astype(bool)
+    for how, shares in (
+        ("clearly of another label more than 1.5 times as often as", of_labels["wrong"][has_wrong]),
+        ("classified as another label more often than", of_labels["mislabelled"][mixed_up & ~has_wrong]),
+    ):
+        if len(shares):
+            remarks.append(
+                f"Generated cells are {how} real cells: "
+                f"{', '.join(f'{share:.0%} of {label}' for label, share in shares.items())}. Try `process='gaussian'`, "
+                "or register label and batch as one label, such as cell line and plate."
+            )
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
     if means.get("mean_distance_low", np.nan) > max(real_means.get("mean_distance_high", np.nan), 0):
         remarks.append(

@@ -31,7 +31,7 @@ from scdiffgen.module import DiffusionModule, Guidance
 from ._cells import BATCH_SIZE, quiet
 from ._checks import check_guidance, check_torch
 from ._modality_imputer import CountDraw
-from ._sampler import N_STEPS, Sampler
+from ._sampler import FEW_STEPS, N_STEPS, SHALLOW, Sampler
 from ._training_summary import response_model, training_summary
 
 
@@ -132,9 +132,16 @@ def weights_id(module: DiffusionModule) -> str:
     return digest.hexdigest()[:12]
 
 
+def enough_steps(model: BaseModelClass) -> int:
+    """Choose the number of steps by the mean library size of the training cells (decision 45)."""
+    if model.module.process_name != "thinning" or modalities(model):
+        return N_STEPS
+    return FEW_STEPS if training_summary(model).library.mean() <= SHALLOW else N_STEPS
+
+
 def sampler_of(
     model: BaseModelClass,
-    n_steps: int = N_STEPS,
+    n_steps: int | None = None,
     batch_size: int = BATCH_SIZE,
     guidance_scale: float | Mapping[str, float] = 1.0,
     given: Sequence[str] = (),
@@ -142,7 +149,7 @@ def sampler_of(
 ) -> Sampler:
     """Build the sampler of a model; raise if a number is out of range or a guided condition is not given."""
     check_guidance(guidance_scale, given)
-    check_whole_number("n_steps", n_steps)
+    n_steps = enough_steps(model) if n_steps is None else check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)
     draws: Sequence[CountDraw] = ()
     is_treated = bool(model.module.intervention_names)  # the regression does not know treatments

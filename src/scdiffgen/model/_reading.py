@@ -37,7 +37,7 @@ from ._model_access import (
     sampler_of,
     weights_id,
 )
-from ._sampler import N_STEPS, Sampler, whole_counts
+from ._sampler import Sampler, whole_counts
 from ._token_mixin import TokenReader
 from ._training_data import given_cells
 
@@ -169,7 +169,7 @@ class Reading(BaseModelClass):
         programs: Mapping[str, Sequence[str]] | None = None,
         gene_symbols: str | None = None,
         max_cells: int = 2000,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -228,7 +228,7 @@ class Reading(BaseModelClass):
         *,
         keys: Sequence[str] | None = None,
         dtype: Literal["float32", "float16"] = "float32",
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,

@@ -27,7 +27,7 @@ from scdiffgen.data import add_perturbations, write_conditions
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells, repeated
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
-from ._sampler import N_STEPS, Sampler, whole_counts
+from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
 from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of
 
@@ -45,7 +45,7 @@ class Responding(BaseModelClass):
         keep_fraction: float | None = None,
         source: ResponseSource = "auto",
         guidance_scale: float | Mapping[str, float] = 1.0,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -119,7 +119,7 @@ class Responding(BaseModelClass):
         *,
         indices: Sequence[int] | np.ndarray | None = None,
         keep_fraction: float | None = None,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -163,7 +163,7 @@ class Responding(BaseModelClass):
         gene_list: Sequence[str] | None = None,
         source: ResponseSource = "auto",
         n_bootstrap: int = 200,
-        n_steps: int = N_STEPS,
+        n_steps: int | None = None,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,

@@ -22,7 +22,8 @@ from ._cells import BATCH_SIZE, Cells
 from ._modality_imputer import CountDraw
 from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, ResponseModel, without_treatment
 
-N_STEPS = 32
+N_STEPS, FEW_STEPS = 32, 16
+SHALLOW = 2_500.0  # mean library size up to which few steps are enough
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,8 @@ def run_training(
     data = RegisteredData(model) if streamed is None else streamed
     try:
         check_drawing(model.module, data)
-        model.module.calibrate(data.some(MOST_CELLS), data.n_train)
+        silent = not trainer.get("enable_progress_bar", True)
+        model.module.calibrate(data.some(MOST_CELLS), data.n_train, silent=silent)
         model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
         remember_training(model, data)
     except (ArithmeticError, np.linalg.LinAlgError, RuntimeError) as error:

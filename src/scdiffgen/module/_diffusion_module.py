@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
+from scvi.utils import track
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import Blocks, Rng, side_by_side
+from scdiffgen.diffusion import Blocks, Rng, side_by_side, thin
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountsOrCodes, Encoded
@@ -33,6 +34,8 @@ from ._processes import PROCESSES, lacking, named_process
 
 if TYPE_CHECKING:
     from ._cell_codes import Batches
+
+MOST_MOLECULES = 5_000  # of a cell at which gene means are calibrated
 
 
 class DiffusionModule(BaseModuleClass):
@@ -158,10 +161,12 @@ class DiffusionModule(BaseModuleClass):
         self.code.begin_stage(self.denoisers, cached)
 
     @torch.no_grad()
-    def calibrate(self, cells: Batches, n_training: int, n_rounds: int = 2, n_drawn: int = 4_000) -> None:
+    def calibrate(
+        self, cells: Batches, n_training: int, n_rounds: int = 2, n_drawn: int = 4_000, *, silent: bool = True
+    ) -> None:
         """Calibrate gene means of drawn cells to those of training cells, if the code asks for it."""
         if self.code.calibrates(self.denoiser):
-            match_means(self, cells, n_training, n_rounds, n_drawn)
+            match_means(self, cells, n_training, n_rounds, n_drawn, silent=silent)
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
@@ -267,22 +272,36 @@ def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
 
-def match_means(module: DiffusionModule, cells: Batches, n_training: int, n_rounds: int, n_drawn: int) -> None:
+def match_means(
+    module: DiffusionModule, cells: Batches, n_training: int, n_rounds: int, n_drawn: int, *, silent: bool
+) -> None:
     """Shift gene biases until drawn cells match the mean log expression of the training cells.
 
-    The number of sampling steps is large enough for converged means; four are too few (decision 34).
+    The number of sampling steps is large enough for converged means; four are too few (decision 34). Deep cells are
+    compared at 5,000 molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole
+    library, so that the time does not grow with the depth.
     """
     generator = torch.Generator(module.denoiser.network.readout.bias.device).manual_seed(0)
-    for _ in range(n_rounds):
+    for _ in track(range(n_rounds), "Calibrating gene means", disable=silent):
         real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
         for counts, given in cells:
+            library = module.library(counts)
+            predict = _of_whole_cells(module.bind(given), library)
+            share = (MOST_MOLECULES / library).clamp(max=1)
+            if (share < 1).any():
+                counts = thin(counts, share, generator).state
             real.partial_fit(module.log_expression(counts))
             for _ in range(min(max(n_drawn // n_training, 1), 8)):
-                new = module.generate(given, module.library(counts), n_steps=16, generator=generator)
+                start, size = module.path.start(library, module.code.length), module.library(counts)
+                new = module.path.reverse(predict, start, size, n_steps=16, generator=generator)
                 drawn.partial_fit(module.log_expression(new.to_sparse_csr()))
         change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
         for denoiser in module.denoisers:
             denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
+
+
+def _of_whole_cells(predict: Predict, library: Tensor) -> Predict:
+    return lambda state, _: predict(state, library)
 
 
 def mean_change(

@@ -31,7 +31,7 @@ def ablate_token(
     level: float = 0.0,
     gene_symbols: str | None = None,
     max_cells: int = 200,
-    n_steps: int = 32,
+    n_steps: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Ablate a token: compare gene expression of cells generated with and without the token.

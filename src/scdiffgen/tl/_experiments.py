@@ -44,7 +44,7 @@ def simulate_experiment(
     sample_sd: float = 0.15,
     share_sd: float = 0.3,
     library_size: LibrarySize = None,
-    n_steps: int = 32,
+    n_steps: int | None = None,
     seed: int = 0,
     silent: bool = False,
 ) -> AnnData:
