@@ -91,8 +91,8 @@ def mixtures_lines(result: Result) -> Iterator[Line]:
         for key in (key for key in of if key.startswith("silhouette")):
             method = name.rpartition(",")[0], key
             best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
-    sets = dict.fromkeys(row["data"] for row in result["rows"])
-    yield mean_line(f"mixed RNA, {' and '.join(sets)}", "silhouette of mixtures", 1.0, best)
+    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
+    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
 
 
 def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
@@ -112,8 +112,7 @@ def molecules(result: Result) -> Iterator[str]:
     table = table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
     rows = []
     for data, of in table.groupby("data", sort=False):
-        cells = [summary(of[name], 3) for name in table]
-        best = cells.index(min(cell for cell in cells if cell != "-"))
+        best = (cells := [summary(of[name], 3) for name in table]).index(min(cell for cell in cells if cell != "-"))
         rows.append([data, *(f"**{cell}**" if place == best else cell for place, cell in enumerate(cells))])
     yield markdown(["nats per unseen molecule", *table], rows)
 
