@@ -30,8 +30,7 @@ MIX, AMOUNT, TOTAL = "mix", "mRNA_amount", "total_count_per_cell"
 MISLABELLED = ("celseq2_L19", "sortseq_L19")  # called a mixture, but pure H2228
 BUNDLED = "bundled PBMC"
 MOST_CELLS, MOST_GENES = 2000, 1000  # of the cells whose molecules are split
-SHARE_SEEN = 0.25
-DEPTH_GENES = 3000  # of deepened wells
+SHARE_SEEN, DEPTH_GENES = 0.25, 3000  # of the molecules; of deepened wells
 
 
 def load_wells(protocol: str) -> AnnData:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks._physics_data import LINES, WELLS
+from benchmarks._physics_data import LINES
 from benchmarks._physics_depth import OTHER
 from benchmarks._physics_methods import SMOOTHING
 from benchmarks._summary import Line
@@ -76,7 +76,7 @@ def mixtures(result: Result) -> Iterator[str]:
     yield seeds_of(result)
     columns = {
         f"{key} {protocol}": Column(f"{protocol}: {column.title}", column.ideal)
-        for protocol in WELLS
+        for protocol in dict.fromkeys(row["data"] for row in result["rows"])
         for key, column in SILHOUETTE.items()
     }
     values = mixtures_values(result)
@@ -91,7 +91,8 @@ def mixtures_lines(result: Result) -> Iterator[Line]:
         for key in (key for key in of if key.startswith("silhouette")):
             method = name.rpartition(",")[0], key
             best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
-    yield mean_line("mixed RNA, two protocols", "silhouette of mixtures", 1.0, best)
+    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
+    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
 
 
 def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
@@ -111,8 +112,7 @@ def molecules(result: Result) -> Iterator[str]:
     table = table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
     rows = []
     for data, of in table.groupby("data", sort=False):
-        cells = [summary(of[name], 3) for name in table]
-        best = cells.index(min(cell for cell in cells if cell != "-"))
+        best = (cells := [summary(of[name], 3) for name in table]).index(min(cell for cell in cells if cell != "-"))
         rows.append([data, *(f"**{cell}**" if place == best else cell for place, cell in enumerate(cells))])
     yield markdown(["nats per unseen molecule", *table], rows)
 
@@ -150,11 +150,12 @@ def depth(result: Result) -> Iterator[str]:
 
 
 def depth_lines(result: Result) -> Iterator[Line]:
-    """One line: the forest AUC on components of thinned wells that are deepened, mean over protocols."""
-    rows = pd.DataFrame(result["rows"]).query("question == 'thinned'").dropna(subset="auc_pcs")
-    medians = rows.groupby(["method", "data"])["auc_pcs"].median().to_dict()
-    if medians:
-        yield mean_line("thinned wells deepened, two protocols", "forest AUC, PCs", 0.5, medians)
+    """Forest AUCs of thinned wells that are deepened, means over protocols."""
+    rows = pd.DataFrame(result["rows"]).query("question == 'thinned'")
+    for key in ("auc_pcs", "auc_genes") if len(rows) else ():
+        medians = rows.groupby(["method", "data"])[key].median().dropna().to_dict()
+        title = f"thinned wells deepened, {' and '.join(rows['data'].unique())}"
+        yield mean_line(title, DEPTH[key].title, 0.5, medians)
 
 
 def batches(result: Result) -> Iterator[str]:
