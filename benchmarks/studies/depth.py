@@ -29,7 +29,7 @@ from scdiffgen.metrics import ExpressionSpace, classifier_auc
 RESULTS = Path(__file__).parents[1] / "results" / "study-depth.jsonl"
 FIGURE = Path(__file__).parents[2] / "docs" / "_static" / "benchmarks" / "depth.png"
 METHODS = ("thinning", "gaussian", "linear copula", "other real cells")
-N_GENES, MOST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 10, 8
+N_GENES, MOST_CELLS, LEAST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 200, 10, 8
 
 
 def labelled(file: str, *columns: str) -> Callable[[], AnnData]:
@@ -156,7 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = {(row["data"], row["form"], row["method"], row["seed"]) for row in rows}
     for seed in options.seeds:
         for form in options.forms:
-            for name in options.data:
+            large = [name for name in options.data if in_form(DATA[name](), form).n_obs >= LEAST_CELLS]
+            for name in large:
                 for method in options.methods:
                     if (name, form, method, seed) not in known:
                         rows.append(record(name, form, method, seed))
