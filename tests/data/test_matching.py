@@ -1,6 +1,6 @@
 """Training cells that match a request, against plain sets of the conditions of each cell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import anndata as ad
 import numpy as np
@@ -22,10 +22,10 @@ N_TRAINED = 5  # the NK cell with C is held out
 
 
 @pytest.fixture
-def manager(register: Callable[..., Manager]) -> Manager:
+def manager(register: Callable[..., Manager]) -> Iterator[Manager]:
     obs = TRAINED.iloc[[*range(6)] * 2].set_axis([f"cell{i}" for i in range(12)])
     adata = ad.AnnData(np.ones((12, 2), dtype=np.float32), obs=obs)
-    return register(
+    yield register(  # the manager does not keep the cells, the fixture does
         adata,
         labels_key="type",
         perturbation_key="guide",

@@ -80,7 +80,7 @@ NOT_ASKED = {
     "view_setup_args",
 }
 DRAWING = {"load_query_data"}  # weights of a new model, before they are replaced
-NOT_ASKED |= {"training_summary_"}  # arrays, no method
+NOT_ASKED |= {"training_summary_", "absent_genes_"}  # arrays and names, no methods
 NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `evaluate_held_out` beside it
 
 
