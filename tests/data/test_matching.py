@@ -1,6 +1,6 @@
 """Training cells that match a request, against plain sets of the conditions of each cell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import anndata as ad
 import numpy as np
@@ -22,11 +22,16 @@ N_TRAINED = 5  # the NK cell with C is held out
 
 
 @pytest.fixture
-def manager(register: Callable[..., Manager]) -> Iterator[Manager]:
+def trained() -> ad.AnnData:
+    """Cells, which their manager does not keep."""
     obs = TRAINED.iloc[[*range(6)] * 2].set_axis([f"cell{i}" for i in range(12)])
-    adata = ad.AnnData(np.ones((12, 2), dtype=np.float32), obs=obs)
-    yield register(  # the manager does not keep the cells, the fixture does
-        adata,
+    return ad.AnnData(np.ones((12, 2), dtype=np.float32), obs=obs)
+
+
+@pytest.fixture
+def manager(register: Callable[..., Manager], trained: ad.AnnData) -> Manager:
+    return register(
+        trained,
         labels_key="type",
         perturbation_key="guide",
         control="ctrl",
