@@ -28,9 +28,9 @@ class LibrarySizeModel:
         """Draw integer library sizes ``(cells,)``, at least 1, for requested conditions and numbers."""
         drawn = np.empty(requested.n_rows)
         for group, rows in _by_group(requested):
+            groups = self.alike(requested, group), self.matching(requested, group)
             for number, same_number in _by_number(numbers, rows):
-                log_sizes = self.log_sizes(requested, group, number)
-                drawn[same_number] = _smoothed_bootstrap(log_sizes, len(same_number), rng)
+                drawn[same_number] = _smoothed_bootstrap(self.log_sizes(*groups, number), len(same_number), rng)
         return np.maximum(np.exp(drawn).round(), 1)
 
     def rows_like(self, requested: GroupTable, rng: np.random.Generator) -> np.ndarray:
@@ -40,14 +40,13 @@ class LibrarySizeModel:
             drawn[rows] = rng.choice(self.matching(requested, group), len(rows))
         return drawn
 
-    def log_sizes(self, requested: GroupTable, row: int, number: np.ndarray | None) -> np.ndarray:
-        """Return log library sizes under the conditions of a row, near a number.
+    def log_sizes(self, own: np.ndarray, coarser: np.ndarray, number: np.ndarray | None) -> np.ndarray:
+        """Return log library sizes of training cells near a number.
 
-        A small group has the sizes of the group that it backs off to, with mean and variance of its own cells, which
-        are shrunk by one and two pseudo-cells.
+        A small group ``own`` has the sizes of the ``coarser`` group, shifted and scaled to its own mean and variance,
+        which are shrunk by one and two pseudo-cells.
         """
-        coarser = np.log(self.library[self.near(self.matching(requested, row), number)])
-        own = np.log(self.library[self.near(self.alike(requested, row), number)])
+        own, coarser = (np.log(self.library[self.near(rows, number)]) for rows in (own, coarser))
         if not 0 < len(own) < self.min_cells:
             return coarser
         mean = (own.sum() + coarser.mean()) / (len(own) + 1)
@@ -110,10 +109,11 @@ class JointLibrarySizes(LibrarySizeModel):
         drawn = np.empty((requested.n_rows, len(models)))
         for group, rows in _by_group(requested):
             correlation = self.correlation(requested, group)
+            groups = [(model.alike(requested, group), model.matching(requested, group)) for model in models]
             for number, same_number in _by_number(numbers, rows):
                 scores = rng.multivariate_normal(np.zeros(len(models)), correlation, len(same_number))
                 for modality, model in enumerate(models):
-                    log_sizes = model.log_sizes(requested, group, number)
+                    log_sizes = model.log_sizes(*groups[modality], number)
                     drawn[same_number, modality] = np.quantile(log_sizes, ndtr(scores[:, modality]))
         return np.maximum(np.exp(drawn).round(), 1)
 
