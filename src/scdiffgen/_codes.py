@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 Treatment = Mapping[int, float]
 """Doses by intervention id; infinite if no dose is given; empty for untreated cells."""
@@ -35,6 +36,11 @@ def distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct rows of ``codes`` and the index of each row among them."""
     rows, row_of = np.unique(codes, axis=0, return_inverse=True)
     return rows, row_of.ravel()
+
+
+def indicator(groups: np.ndarray, n_groups: int) -> sparse.csr_matrix:
+    """Return the matrix ``(groups, cells)`` that sums cells by group."""
+    return sparse.csr_matrix((np.ones(len(groups)), (groups, np.arange(len(groups)))), (n_groups, len(groups)))
 
 
 def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:

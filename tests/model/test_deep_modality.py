@@ -31,7 +31,7 @@ def test_what_is_deep_is_regressed_on_the_rest_and_nothing_else_is(model: TokenD
 
 
 def test_of_many_columns_there_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scdiffgen.module._panels.Panels.most_columns", 4)
+    monkeypatch.setattr("scdiffgen.module._group_sums.Panels.most_columns", 4)
     assert not training_summary(trained_model(paired(120), 2, 40)).deep_columns[("rna",)]
 
 

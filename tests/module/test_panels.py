@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import DiffusionModule
-from scdiffgen.module._panels import PanelSums
+from scdiffgen.module._group_sums import PanelSums
 
 RNA, PROTEIN = np.array([0.7, 0.3]), np.array([0.5, 0.2, 0.3])
 BATCH = ConditionSpec("batch", "category", registry_key="batch", n_categories=3)

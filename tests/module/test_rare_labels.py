@@ -10,7 +10,7 @@ from small_cells import QUIET
 
 from scdiffgen.conditions import Condition, Conditions
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module._rare_labels import LabelSums
+from scdiffgen.module._group_sums import LabelSums
 
 N_GENES, DEPTH = 400, 2000
 N_CELLS = {"common": 600, "rare": 12, "pair": 2, "unlike": 120}  # those that are unlike differ as the rare ones do

@@ -10,6 +10,7 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
+from scdiffgen._codes import indicator
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names
 from scdiffgen.diffusion import Blocks, to_scipy
@@ -150,7 +151,7 @@ def _calibrations(
     labels, blocks = module.denoiser.label_offsets, module.blocks
     sums = np.zeros((2, 1 + (0 if labels is None else len(labels.table)), module.n_vars))
     for counts, logs, rows, complete in _predicted(module, cells, hidden):
-        of_label = sparse.csr_matrix((np.ones(len(rows)), (rows, np.arange(len(rows)))), (sums.shape[1], len(rows)))
+        of_label = indicator(rows, sums.shape[1])
         counts = counts if complete.all() else counts.multiply(np.repeat(complete, blocks.sizes, axis=1)).tocsr()
         sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.split(counts)])
         sums[0] += of_label @ counts

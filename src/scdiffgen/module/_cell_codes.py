@@ -20,12 +20,10 @@ from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
-from ._denoisers import AverageCell, UrnDenoiser
-from ._guidance import Guidance
+from ._denoisers import AverageCell, Guidance, UrnDenoiser
+from ._group_sums import LabelSums, Panels
 from ._linear_start import linear_model_of_blocks, start_linearly
-from ._panels import Panels
 from ._process_options import Ability, Given
-from ._rare_labels import LabelSums
 
 DEEP = 10  # mean counts per feature of a modality above which prior strengths are capped
 VECTORS, LIBRARY = "vectors", "library"

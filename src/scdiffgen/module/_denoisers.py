@@ -4,13 +4,15 @@ It is the distribution of the next molecule (:class:`scdiffgen.diffusion.UrnPred
 (:class:`scdiffgen.diffusion.GaussianPrediction`), which computes losses and draws. ``bind`` embeds the conditions once
 (:meth:`Denoiser.embed_conditions`) and gives them to the network with every state; offsets of rare labels and the
 direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
-A denoiser holds all trained weights of a process. The denoisers of vectors come last.
+A denoiser holds all trained weights of a process; the denoisers of vectors come last. :class:`Guidance` binds a
+denoiser with and without conditions. The result is a function like an unguided one, on which sampling depends alone.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,7 +36,9 @@ from scdiffgen.diffusion import (
     to_clean,
 )
 from scdiffgen.nn import (
+    AdditiveReadout,
     ConditionEmbedder,
+    CountEncoder,
     GeneScores,
     LabelOffsets,
     NetworkSize,
@@ -42,14 +46,14 @@ from scdiffgen.nn import (
     ScoreNetwork,
     TokenAutoencoder,
     TokenNetwork,
+    TokenTrunk,
     UniversalCombination,
 )
 from scdiffgen.normal_scores import FactorModel
 
 from ._linear_start import LinearModel, linear_weights, start_linearly
 from ._paths import GaussianPath, Path, Predict
-from ._process_options import Ability, Given, LatentOptions
-from ._token_order import GENE_AXES, TOKEN_AXES, permute_weights
+from ._process_options import Ability, Given, LatentOptions, Scale
 
 LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
 
@@ -386,3 +390,73 @@ class TokenDenoiser(GaussianDenoiser):
         """Permute the tokens of the autoencoder, the "genes" of the denoiser; tokens of the denoiser are kept."""
         permute_weights(self.autoencoder, order, TOKEN_AXES)
         permute_weights(self.network, order, GENE_AXES)
+
+
+class Guidance(NamedTuple):
+    r"""Classifier-free guidance, :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`.
+
+    :math:`\pi_0` is the prediction without the guided conditions, :math:`\pi_i` that given a group of them: all together
+    with one scale, or each with its own. For Gaussian predictions, means take the place of log-probabilities.
+    """
+
+    scale: Scale = 1.0
+
+    def groups(self, conditions: Given) -> list[tuple[list[str], float]]:
+        """Return names of conditions that are guided together, and their scales."""
+        if isinstance(self.scale, Mapping):
+            return [([name], self.scale[name]) for name in conditions if name in self.scale]
+        return [(list(conditions), self.scale)] if conditions else []
+
+    def bind(self, denoiser: Denoiser, conditions: Given) -> Predict:
+        """Bind conditions: a denoiser given the unguided ones, guided towards each guided group."""
+        groups = self.groups(conditions)
+        rest = conditions.without({name for names, _ in groups for name in names})
+        conditional = [denoiser.bind(rest.replace(conditions.only(names))) for names, _ in groups]
+        return guide(denoiser.bind(rest), conditional, [scale for _, scale in groups])
+
+
+UNGUIDED = Guidance()
+
+
+def guide(
+    unconditional: Callable[..., Any], conditional: Sequence[Callable[..., Any]], scales: Sequence[float]
+) -> Callable[..., Any]:
+    """Decorate a predictor by guidance; a single scale of 1 evaluates the conditional predictor only."""
+    if not conditional:
+        return unconditional
+    if list(scales) == [1.0]:
+        return conditional[0]
+    return lambda *state: unconditional(*state).guided([denoise(*state) for denoise in conditional], scales)
+
+
+# Permutation of tokens: all weights with a token axis are permuted, so predictions do not change.
+
+Axes = dict[type[nn.Module], dict[str, int]]
+"""Axes of parameters and buffers, by module class and name."""
+
+TOKEN_AXES: Axes = {
+    CountEncoder: {"to_tokens.weight": 0, "to_tokens.bias": 0},
+    TokenTrunk: {"positions": 0},
+    AdditiveReadout: dict.fromkeys(("heads", "units", "unit_biases", "gene_weights", "unit_weights"), 0),
+}
+"""Axes of tokens, or of their concatenated entries."""
+
+GENE_AXES: Axes = {
+    CountEncoder: {"weight": 0},
+    AdditiveReadout: {"gene_weights": 1, "unit_weights": 1, "bias": 0},
+}
+"""Axes of genes; in a network of latent tokens, these are the concatenated entries of the tokens."""
+
+
+def permute_weights(network: nn.Module, order: Tensor, axes: Axes) -> None:
+    """Permute all weights of a network along the given axes; the inverse order restores them exactly."""
+    for part in network.modules():
+        for name, axis in axes.get(type(part), {}).items():
+            permute_tokens(attrgetter(name)(part), order, axis)
+
+
+@torch.no_grad()
+def permute_tokens(weight: Tensor, order: Tensor, axis: int = 0) -> None:
+    """Permute the blocks of an axis in place, one block per token: block ``order[k]`` becomes the ``k``-th."""
+    blocks = weight.unflatten(axis, (len(order), -1))
+    weight.copy_(blocks.index_select(axis, order.to(weight.device)).flatten(axis, axis + 1))

@@ -1,4 +1,9 @@
-"""The module of all processes: training, sampling and reading of cells by code x path x denoiser.
+"""Processes by name, and their module: training, sampling and reading of cells by code x path x denoiser.
+
+A code represents a cell (:class:`CellCode`), a path corrupts the code (:class:`Path`), and a denoiser predicts the
+uncorrupted cell (:class:`Denoiser`): a conjugate classical model explains most of the cell, and a network corrects it.
+To add a process, write the parts that are new and add a row to ``PROCESSES``
+(docs/developer_guide/adding_a_process.md).
 
 The loss is ``denoiser.bind(conditions)(corrupted.state, library).loss(corrupted)`` with ``corrupted =
 path.corrupt(code.encode(counts))``; new cells are ``code.decode(path.reverse(guided denoiser, path.start(library)))``.
@@ -8,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,20 +25,64 @@ from scvi.utils import track
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from scdiffgen._arguments import LARGEST_LIBRARY
+from scdiffgen._codes import Code
+from scdiffgen._messages import counted
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import Blocks, Rng, side_by_side, thin
+from scdiffgen.diffusion import Blocks, Rng, row_sums, side_by_side, thin
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
-from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountsOrCodes, Encoded
-from ._denoisers import Blueprint, Denoiser
-from ._guidance import UNGUIDED, Guidance
-from ._minibatches import check_codes, check_counts
-from ._paths import Path, Predict
-from ._process_options import Ability, GaussianOptions, Given
-from ._processes import PROCESSES, lacking, named_process
+from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountCode, CountsOrCodes, Encoded
+from ._denoisers import UNGUIDED, Blueprint, Denoiser, FactorDenoiser, Guidance, TokenDenoiser, UrnDenoiser
+from ._paths import GaussianPath, Path, Predict, Thinning
+from ._process_options import Ability, GaussianOptions, Given, LatentOptions
+from ._score_code import ScoreCode
+from ._token_code import TokenCode
 
-if TYPE_CHECKING:
-    from ._cell_codes import Batches
+
+class Process(NamedTuple):
+    """Parts of a process."""
+
+    code: type[CellCode]
+    path: type[Path]
+    denoiser: type[Denoiser]
+    options: type[Any] | None = None  # frozen dataclass of plain values with the settings of the process
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What methods of the model may ask of the process."""
+        return self.code.abilities | self.path.abilities | self.denoiser.abilities
+
+
+PROCESSES: dict[str, Process] = {
+    "thinning": Process(CountCode, Thinning, UrnDenoiser),
+    "gaussian": Process(ScoreCode, GaussianPath, FactorDenoiser, GaussianOptions),
+    "latent": Process(TokenCode, GaussianPath, TokenDenoiser, LatentOptions),
+}
+
+
+def named_process(process: str | GaussianOptions, n_modalities: int = 1) -> tuple[str, Any]:
+    """Return the name and the options of a process, given by name or options."""
+    name = next((name for name, row in PROCESSES.items() if type(process) is row.options), process)
+    if not isinstance(name, str) or name not in PROCESSES:
+        raise ValueError(
+            f"`process` is {process!r}: choose one of {list(PROCESSES)}, or pass `GaussianOptions(...)` or "
+            "`LatentOptions(...)`."
+        )
+    if n_modalities > 1 and "several modalities" not in PROCESSES[name].abilities:
+        raise ValueError(lacking("TokenDiffusion(mdata)", name, "several modalities"))
+    make = PROCESSES[name].options
+    return name, make() if make is not None and isinstance(process, str) else process
+
+
+def lacking(asked: str, name: str, ability: Ability) -> str:
+    """Write the error of a method that needs an ability which a process does not have."""
+    able = [repr(other) for other, row in PROCESSES.items() if ability in row.abilities]
+    return (
+        f"`{asked}` needs a process that supports {ability}, but the process of this model is {name!r}: create and "
+        f"train a model with `process={' or '.join(able)}`."
+    )
+
 
 MOST_MOLECULES = 5_000  # of a cell at which gene means are calibrated
 
@@ -320,3 +369,51 @@ def mean_change(
     for genes in np.array_split(order, -(-len(order) // n_together)):
         change[genes] *= max(1 - noise[genes].mean() / max((change[genes] ** 2).mean(), 1e-12), 0.0)
     return change
+
+
+# Checks of minibatches on the way to the device.
+
+LOWEST = {"category": 0, "hierarchy": Code.MISSING, "set": Code.ABSENT}
+"""Lowest code by kind of condition: paths may end above the last level, and cells may be untreated."""
+
+
+class InvalidMinibatchError(ValueError):
+    """A minibatch holds other values than counts, or codes that are not registered."""
+
+
+def check_counts(parts: Sequence[Tensor], place: str) -> None:
+    """Raise unless dense or sparse counts of all modalities are whole numbers, and every cell has a molecule."""
+    library: Tensor | int = 0
+    for part in parts:
+        is_sparse = part.layout != torch.strided
+        counts = part.to_sparse_csr() if part.layout == torch.sparse_coo else part
+        values = counts.values() if is_sparse else counts
+        wrong = values != values.clamp(0, LARGEST_LIBRARY).floor()  # NaN differs, too
+        if wrong.any():
+            first = values[wrong][0].item()
+            raise InvalidMinibatchError(f"{place} does not hold molecule counts (first: {first:g}). Pass raw counts.")
+        library = library + (row_sums(counts, values) if is_sparse else values.sum(1))
+    if not torch.as_tensor(library).all():
+        raise InvalidMinibatchError(f"{place} has a cell without a molecule. Leave such cells out.")
+
+
+def check_codes(tensors: Mapping[str, Tensor], specs: Sequence[ConditionSpec], place: str) -> None:
+    """Raise unless codes are those of registered categories, and numbers and doses are possible."""
+    for spec in specs:
+        tensor, is_set = tensors[spec.registry_key], spec.kind == "set"
+        codes, doses = tensor.tensor_split([tensor.shape[1] // 2 if is_set else tensor.shape[1]], dim=1)
+        if tensor.isinf().any() or (doses < 0).any():
+            raise InvalidMinibatchError(
+                f"{place} has infinite numbers or negative doses of {spec.name!r} in {spec.registry_key!r}. Leave such "
+                "cells out, or pass NaN where the number is missing."
+            )
+        if spec.is_number:
+            continue
+        codes = codes[:, spec.column, None] if spec.kind == "category" else codes
+        wrong = (codes < LOWEST[spec.kind]) | (codes >= spec.n_categories) | (codes != codes.long())
+        if wrong.any():
+            raise InvalidMinibatchError(
+                f"{place} has the code {codes[wrong][0].item():g} of {spec.name!r} in {spec.registry_key!r}, and the "
+                f"registry has {counted(spec.n_categories, 'category', 'categories')}: pass codes from 0 in their "
+                "order."
+            )

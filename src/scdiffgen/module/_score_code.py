@@ -24,8 +24,7 @@ from scdiffgen.nn import NetworkSize
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
 
 from ._cell_codes import Batches, CellCode, CountsOrCodes
-from ._denoisers import FactorDenoiser
-from ._guidance import Guidance
+from ._denoisers import FactorDenoiser, Guidance
 from ._process_options import Given
 
 

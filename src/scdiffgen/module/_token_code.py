@@ -14,10 +14,8 @@ from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 from scdiffgen.normal_scores import ReferenceDistribution
 
 from ._cell_codes import VECTORS, Batches, CellCode, CountsOrCodes, gene_frequencies
-from ._denoisers import TokenDenoiser
-from ._guidance import Guidance
+from ._denoisers import Guidance, TokenDenoiser, permute_tokens
 from ._process_options import Given, LatentOptions
-from ._token_order import permute_tokens
 
 
 class TokenCode(CellCode):
