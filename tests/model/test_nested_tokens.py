@@ -27,7 +27,7 @@ def test_a_truncated_model_is_the_model_with_its_first_tokens(nested: tuple, mon
     assert cut.get_latent_representation(indices=[0]).shape == (1, 2 * 16)
     small = cut.get_normalized_expression(return_numpy=True)
     full = model.get_normalized_expression(return_numpy=True)
-    monkeypatch.setattr("scdiffgen.nn.variants._nested_tokens.number_of_tokens", lambda n_tokens: min(2, n_tokens))
+    monkeypatch.setattr("scdiffgen.nn._network.number_of_tokens", lambda n_tokens: min(2, n_tokens))
     monkeypatch.setattr(model.module.ema_denoiser.network.trunk, "training", True)  # without dropout
     np.testing.assert_allclose(small, model.get_normalized_expression(return_numpy=True), rtol=1e-5)
     assert np.abs(small - full).max() > 1e-4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from scdiffgen.nn._categories import FeatureEmbedding
+from scdiffgen.nn._embeddings import FeatureEmbedding
 
 
 def test_features_are_an_affine_map_of_the_given_vectors():

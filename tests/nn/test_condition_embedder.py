@@ -9,7 +9,7 @@ import torch
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
+from scdiffgen.nn._embeddings import ConditionEmbedder, UniversalCombination, clear_padding
 from scdiffgen.nn._options import NumberKind
 
 DIM = 12

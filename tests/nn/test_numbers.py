@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.signal import find_peaks
 
-from scdiffgen.nn._numbers import SinusoidalEmbedding, log_count_embedding
+from scdiffgen.nn._embeddings import SinusoidalEmbedding, log_count_embedding
 
 
 def test_inner_product_of_sinusoids_depends_on_the_difference_only():

@@ -395,8 +395,8 @@ class TokenDenoiser(GaussianDenoiser):
 class Guidance(NamedTuple):
     r"""Classifier-free guidance, :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`.
 
-    :math:`\pi_0` is the prediction without the guided conditions, :math:`\pi_i` that given a group of them: all together
-    with one scale, or each with its own. For Gaussian predictions, means take the place of log-probabilities.
+    :math:`\pi_0` is the prediction without the guided conditions, :math:`\pi_i` that given a group of them: all
+    together with one scale, or each with its own. For Gaussian predictions, means take the place of log-probabilities.
     """
 
     scale: Scale = 1.0

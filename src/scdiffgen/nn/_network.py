@@ -1,17 +1,64 @@
 """The complete network, from corrupted cell, noise level, library size and conditions to tokens and gene scores."""
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
+from scvi.distributions import NegativeBinomial
 from torch import Tensor, nn
 
-from ._attention import Attention
-from ._numbers import log_count_embedding
-from ._options import InputKind, NetworkSize
+from ._embeddings import log_count_embedding
+from ._options import CellVector, ConditionNumbers, Genes, Hidden, InputKind, Levels, NetworkSize, Sums, Tokens, Vectors
 from ._readouts import AdditiveReadout, GeneScores, Urn
-from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Sums, Tokens, Vectors
-from .variants._table import variant
+from .variants import variant
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention, or cross-attention if ``source_dim`` is given."""
+
+    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        if source_dim is None:
+            self.project = nn.Linear(dim, 3 * dim)
+        else:
+            self.query = nn.Linear(dim, dim)
+            self.key_value = nn.Linear(source_dim, 2 * dim)
+        self.out = nn.Linear(dim, dim)
+
+    def forward(self, queries: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
+        """Attend from queries ``(cells, queries, dim)`` to the sources, by default to the queries themselves."""
+        # Angles (cells, sources, dim / heads / 2) rotate the keys, and in self-attention the queries as well.
+        query, key, value = self._heads(queries, sources, angles)
+        is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # half precision on a CPU
+        if is_slow:
+            query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
+            attended = F.scaled_dot_product_attention(query, key, value)
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+    def _heads(self, queries: Tensor, sources: Tensor | None, angles: Tensor | None) -> tuple[Tensor, ...]:
+        """Return queries, keys and values ``(cells, heads, vectors, dim / heads)``."""
+        if sources is None:
+            projected = self.project(queries).chunk(3, dim=2)
+        else:
+            projected = self.query(queries), *self.key_value(sources).chunk(2, dim=2)
+        query, key, value = (vectors.unflatten(2, (self.n_heads, -1)).transpose(1, 2) for vectors in projected)
+        if angles is not None:
+            key = rotate(key, angles[:, None]).to(value)
+            query = rotate(query, angles[:, None]).to(value) if sources is None else query
+        return query, key, value
+
+
+def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
+    """Rotate pairs of adjacent components (Su et al. 2021, "RoFormer", equation 34), except an odd last component."""
+    n_planes = vectors.shape[-1] // 2
+    cos, sin = angles.cos(), angles.sin()
+    first, second = vectors[..., 0 : 2 * n_planes : 2], vectors[..., 1 : 2 * n_planes : 2]
+    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
+    return torch.cat([turned, vectors[..., 2 * n_planes :].expand(*turned.shape[:-1], -1)], dim=-1)
 
 
 class CountEncoder(nn.Module):
@@ -171,8 +218,13 @@ class TokenTrunk(nn.Module):
         """Compute tokens from the sums of ``encoder.read``; nested tokens are trained with leading tokens only."""
         tokens = self.encoder(gene_sums, conditioning.vector) + self.positions
         if self.nested and self.training:
-            tokens = tokens[:, : variant("nested_tokens", True)(tokens.shape[1])]
+            tokens = tokens[:, : number_of_tokens(tokens.shape[1])]
         return self.transformer(tokens, *conditioning)
+
+
+def number_of_tokens(n_tokens: int) -> int:
+    """Draw how many leading tokens a minibatch is trained with: all in half of the minibatches, else any number."""
+    return n_tokens if torch.rand(()) < 0.5 else int(torch.randint(1, n_tokens + 1, ()))
 
 
 class ScoreNetwork(nn.Module):
@@ -212,3 +264,63 @@ class TokenNetwork(ScoreNetwork):
         """Compute gene scores of the next molecule, given the present molecules (CSR or dense)."""
         scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
         return self.urn(scores, conditioning, n_molecules)
+
+
+class CountLikelihood(nn.Module):
+    """Negative binomial likelihood with one inverse dispersion per gene."""
+
+    def __init__(self, n_genes: int) -> None:
+        super().__init__()
+        self.log_dispersion = nn.Parameter(torch.zeros(n_genes))
+
+    @torch.no_grad()
+    def start(self, inverse_dispersions: Tensor) -> None:
+        """Initialise the inverse dispersion theta ``(genes,)``, at most 150; the variance is mean + mean^2 / theta."""
+        self.log_dispersion.copy_(inverse_dispersions.log().clamp(max=5.0))
+
+    def log_prob(self, counts: Genes, mean: Genes) -> Genes:
+        """Compute the log-probability of each count given its mean."""
+        return NegativeBinomial(mu=mean, theta=self.log_dispersion.exp(), validate_args=False).log_prob(counts)
+
+    @torch.no_grad()
+    def sample(self, mean: Genes, generator: torch.Generator | None = None) -> Genes:
+        dispersion = self.log_dispersion.exp().expand_as(mean).contiguous()
+        rate = torch._standard_gamma(dispersion, generator=generator) * mean / dispersion
+        return torch.poisson(rate, generator=generator)
+
+
+class TokenAutoencoder(nn.Module):
+    """Autoencoder with tokens of root mean square 1, an additive read-out and a likelihood given the library size."""
+
+    def __init__(self, n_genes: int, size: NetworkSize, latent_dim: int) -> None:
+        super().__init__()
+        self.embed_library = log_count_embedding(size.options.level_embedding, size.conditioning_dim)
+        self.encoder = CountEncoder(n_genes, size)
+        self.to_latent = nn.Linear(size.token_dim, latent_dim)
+        self.from_latent = nn.Sequential(nn.Linear(latent_dim, size.token_dim), nn.SiLU())
+        self.readout = AdditiveReadout(n_genes, size)
+        self.likelihood = CountLikelihood(n_genes)
+
+    def encode(self, counts: Genes, library: Levels) -> Tokens:
+        """Encode CSR counts with library sizes as tokens."""
+        return self.encode_sums(self.encoder.read(counts), library)
+
+    def encode_sums(self, gene_sums: Sums, library: Levels) -> Tokens:
+        """Encode the sums of ``encoder.read``."""
+        tokens = self.to_latent(self.encoder(gene_sums, self.embed_library(torch.log1p(library))))
+        return F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5
+
+    def shares(self, latent: Tokens) -> Genes:
+        """Decode tokens to the expected shares of the genes."""
+        return self.readout(self.from_latent(latent)).softmax(1)
+
+    def hidden(self, latent: Tokens) -> Hidden:
+        """Compute the hidden vector of each token in the read-out."""
+        return self.readout.hidden(self.from_latent(latent))
+
+    def log_prob(self, latent: Tokens, counts: Genes, library: Levels) -> Float[Tensor, " cells"]:
+        """Compute the log-likelihood of CSR counts given their tokens."""
+        return self.likelihood.log_prob(counts.to_dense(), self.shares(latent) * library[:, None]).sum(1)
+
+    def sample(self, latent: Tokens, library: Levels, generator: torch.Generator | None = None) -> Genes:
+        return self.likelihood.sample(self.shares(latent) * library[:, None], generator)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from jaxtyping import Float
+from torch import Tensor
+
 from scdiffgen._arguments import check_share, check_whole_number
 
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
@@ -148,3 +151,15 @@ def check_sizes(options: NetworkOptions | NetworkSize) -> None:
             check_whole_number(name, getattr(options, name), at_least=int(name in positive))
     if options.dropout is not None:
         check_share("dropout", options.dropout)
+
+
+Genes = Float[Tensor, "cells genes"]  # one number per gene: counts (CSR or dense), values, scores
+Sums = Float[Tensor, "cells sums"]
+Slots = Float[Tensor, "cells slots dim"]
+Tokens = Float[Tensor, "cells tokens dim"]
+Hidden = Float[Tensor, "cells tokens readout_dim"]
+Levels = Float[Tensor, " cells *levels"]  # noise levels or library sizes: one per cell, or one per modality
+CellVector = Float[Tensor, "cells conditioning_dim"]
+Vectors = Float[Tensor, " cells *vectors conditioning_dim"]  # embedded conditions: one vector with "adaln", or several
+ConditionNumbers = Float[Tensor, "cells n_conditions"] | None
+"""Number (dose) of each embedded condition, 0 if it has none; needed if numbers rotate queries and keys."""

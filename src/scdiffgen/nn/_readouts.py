@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
 
-from ._options import NetworkSize
-from ._shapes import CellVector, Genes, Hidden, Levels, Tokens
+from ._options import CellVector, Genes, Hidden, Levels, NetworkSize, Tokens
 
 
 class AdditiveReadout(nn.Module):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from scdiffgen.nn.variants._autoencoder import CountLikelihood
+from scdiffgen.nn._network import CountLikelihood
 
 COUNTS = np.array([[0, 3, 40.0], [7, 0, 1]])
 MEAN = np.array([[0.5, 2.0, 30.0], [10.0, 0.01, 1.0]])

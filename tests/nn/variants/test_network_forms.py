@@ -12,8 +12,7 @@ from torch import Tensor
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork, TokenTrunk
 from scdiffgen.nn._network import Conditioning
-from scdiffgen.nn.variants._attention_forms import GatedAttention
-from scdiffgen.nn.variants._cell_attention import CellAttention
+from scdiffgen.nn.variants._attention_forms import CellAttention, GatedAttention
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
 SIZE = NetworkSize(

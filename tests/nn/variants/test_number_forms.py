@@ -8,8 +8,8 @@ import torch
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
-from scdiffgen.nn._attention import rotate
-from scdiffgen.nn._numbers import SinusoidalEmbedding, number_embedding
+from scdiffgen.nn._embeddings import SinusoidalEmbedding, number_embedding
+from scdiffgen.nn._network import rotate
 from scdiffgen.nn._options import NumberKind
 from scdiffgen.nn.variants._embedding_forms import (
     DirectEmbedding,
@@ -17,8 +17,8 @@ from scdiffgen.nn.variants._embedding_forms import (
     HybridEmbedding,
     RotaryEmbedding,
     number_bins,
+    wavelets,
 )
-from scdiffgen.nn.variants._wavelets import wavelets
 
 KINDS = sorted(get_args(NumberKind))
 SMOOTH_KINDS = [kind for kind in KINDS if kind != "learned"]

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from scdiffgen.nn._options import VocabularyKind
-from scdiffgen.nn.variants._table import VARIANTS, variant
-from scdiffgen.nn.variants._vocabularies import HALF, scramble
+from scdiffgen.nn.variants import VARIANTS, variant
+from scdiffgen.nn.variants._embedding_forms import HALF, scramble
 
 KINDS: list[VocabularyKind] = [*VARIANTS["vocabulary"]]
 

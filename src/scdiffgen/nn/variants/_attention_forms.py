@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen.nn._attention import Attention
-from scdiffgen.nn._numbers import LARGEST, LOG_COUNT_PERIOD, geometric_frequencies
-from scdiffgen.nn._options import NetworkSize
+from scdiffgen.nn._embeddings import LARGEST, LOG_COUNT_PERIOD, geometric_frequencies
+from scdiffgen.nn._network import Attention
+from scdiffgen.nn._options import NetworkSize, Tokens
 
 
 class GatedAttention(nn.Module):
@@ -60,3 +60,17 @@ class Rotations(nn.Module):
     def forward(self, levels: Float[Tensor, "cells levels"], numbers: Float[Tensor, "cells n_conditions"]) -> Tensor:
         """Compute angles ``(cells, n_conditions + 1, planes)`` from numbers, log noise levels and log library sizes."""
         return torch.cat([self.condition(numbers[..., None]), self.level(levels)[:, None]], dim=1)
+
+
+class CellAttention(nn.Module):
+    """Attention of each token to the same token of all cells of the minibatch, with a zero-initialised gate."""
+
+    def __init__(self, dim: int, n_heads: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.attention = Attention(dim, n_heads)
+        self.gate = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, tokens: Tokens) -> Tokens:
+        """Update the tokens of a set of cells; the order of the cells does not matter."""
+        return tokens + self.gate * self.attention(self.norm(tokens).transpose(0, 1)).transpose(0, 1)

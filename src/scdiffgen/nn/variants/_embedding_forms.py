@@ -8,20 +8,22 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen.nn._attention import rotate
-from scdiffgen.nn._numbers import (
+from scdiffgen.nn._embeddings import (
     LARGEST,
     LOG_COUNT_PERIOD,
+    CategoryVectors,
     Embedded,
+    Ids,
     NumberEmbedding,
     Numbers,
     SinusoidalEmbedding,
+    TableEmbedding,
     WaveEmbedding,
     geometric_frequencies,
     log_count_embedding,
 )
-from scdiffgen.nn._options import InputKind, NumberKind
-from scdiffgen.nn._shapes import Genes, Sums
+from scdiffgen.nn._network import rotate
+from scdiffgen.nn._options import Genes, InputKind, NumberKind, Sums
 
 # Numbers.
 
@@ -169,3 +171,69 @@ class ExpressionFunctions(nn.Module):
         sums = F.embedding_bag(columns, weight, starts, mode="sum", include_last_offset=True)
         sums = sums * F.embedding(groups % len(distinct), factors)
         return sums.new_zeros(len(counts), sums.shape[1]).index_add(0, groups // len(distinct), sums)
+
+
+def wavelets(x: Numbers) -> tuple[Tensor, Tensor]:
+    """Compute the even and the odd wavelet: second ("Mexican hat") and first derivative of a Gaussian, peak 1."""
+    return (1 - x**2) * torch.exp(-(x**2) / 2), x * torch.exp((1 - x**2) / 2)
+
+
+class WaveletEmbedding(NumberEmbedding):
+    """Two wavelets at scales of all octaves and at positions one scale apart, projected."""
+
+    centres: Tensor
+    scales: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        smallest, reach = 0.25, 4.0  # scales double up to LARGEST; wavelets are centred within +- reach
+        octaves = smallest * 2.0 ** torch.arange(int(torch.tensor(LARGEST / smallest).log2()) + 1)
+        steps = [torch.arange(-(n := int(reach // scale)), n + 1) * scale for scale in octaves.tolist()]
+        self.register_buffer("centres", torch.cat(steps))
+        self.register_buffer("scales", octaves.repeat_interleave(torch.tensor([len(step) for step in steps])))
+        self.mix = nn.Linear(2 * len(self.centres), dim)
+        # Scales near the reach, the range of numbers of order one, have the largest weights at first.
+        with torch.no_grad():
+            weight = torch.minimum(self.scales, reach**2 / self.scales).sqrt() / (2 * reach)
+            self.mix.weight.normal_().mul_(weight.repeat(2))
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        return self.mix(torch.cat(wavelets((numbers[..., None] - self.centres) / self.scales), dim=-1))
+
+
+HALF = 10  # bits of a row in one of the two tables; ids have twice as many bits
+
+
+def scramble(ids: Ids, salt: int = 0) -> Ids:
+    """Permute the integers in ``[0, 2**20)``, differently for each salt, by odd factors and exclusive-or."""
+    last = (1 << 2 * HALF) - 1
+    word = ((ids + salt * 0x51E37) * 0x9E375) & last
+    word = ((word ^ (word >> HALF)) * 0x5EBCB) & last
+    return word ^ (word >> HALF)
+
+
+class HashedVocabulary(nn.Module):
+    """Sum of one row of each of two tables of 1,024 rows; distinct categories have distinct pairs of rows."""
+
+    def __init__(self, n_categories: int, dim: int) -> None:
+        super().__init__()
+        self.first, self.second = (TableEmbedding(1 << HALF, dim) for _ in range(2))
+
+    def forward(self, ids: Ids) -> CategoryVectors:
+        word = scramble(ids)
+        return (self.first(word >> HALF) + self.second(word & ((1 << HALF) - 1))) * 2**-0.5
+
+
+class CodedVocabulary(nn.Module):
+    """Projection of a fixed code of 60 signs per category."""
+
+    n_words = 3
+
+    def __init__(self, n_categories: int, dim: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(2 * HALF * self.n_words, dim)
+
+    def forward(self, ids: Ids) -> CategoryVectors:
+        words = torch.stack([scramble(ids, salt) for salt in range(self.n_words)], dim=-1)
+        bits = (words[..., None] >> torch.arange(2 * HALF, device=ids.device)) & 1
+        return self.projection((2.0 * bits.flatten(-2) - 1.0).to(self.projection.weight.dtype))

@@ -1,19 +1,144 @@
 """Embeddings of conditions: one vector for each registered condition of a cell, in the order of registration."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec, MixedConditions
 
-from ._categories import FeatureEmbedding, TableEmbedding, extend_features, feature_table
-from ._numbers import number_embedding
-from ._options import NetworkOptions
-from ._shapes import Slots
-from .variants._table import variant
+from ._options import NetworkOptions, NumberKind, Slots
+from .variants import variant
+
+LARGEST = 2.0**20
+"""Clipping bound of magnitudes. Beyond it, the spacing of float32 exceeds 1/8, and phases would be noise."""
+
+LOG_COUNT_PERIOD = 0.5  # shortest period for log counts, which reach about 12
+
+Numbers = Float[Tensor, "*shape"]
+Embedded = Float[Tensor, "*shape {self.dim}"]
+
+
+class NumberEmbedding(nn.Module):
+    """Base class of maps from a number to a vector of length ``dim``."""
+
+    for_log_counts: ClassVar[dict[str, Any]] = {}
+    """Arguments for embeddings of log counts."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, numbers: Numbers) -> Embedded:
+        """Embed numbers of any shape, with a new last axis."""
+        return self._embed(numbers.clamp(-LARGEST, LARGEST))
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        raise NotImplementedError
+
+
+def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
+    """Return geometrically spaced angular frequencies, from ``max_period`` to ``min_period``."""
+    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
+
+
+class WaveEmbedding(NumberEmbedding):
+    """Sines, then cosines, of the number at several frequencies; an odd ``dim`` omits the last cosine."""
+
+    frequencies: Tensor
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        phases = numbers[..., None] * self.frequencies
+        return torch.cat([phases.sin(), phases.cos()], dim=-1)[..., : self.dim]
+
+
+class SinusoidalEmbedding(WaveEmbedding):
+    """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5)."""
+
+    for_log_counts: ClassVar[dict[str, Any]] = {"min_period": LOG_COUNT_PERIOD}
+
+    def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
+        super().__init__(dim)
+        self.register_buffer("frequencies", geometric_frequencies((dim + 1) // 2, min_period, max_period))
+
+
+def number_embedding(kind: NumberKind) -> type[NumberEmbedding]:
+    """Return the class of an embedding by its name."""
+    return SinusoidalEmbedding if kind == "sinusoidal" else variant("number_embedding", kind)
+
+
+def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
+    """Make an embedding of log counts, such as noise level and library size."""
+    form = number_embedding(kind)
+    return form(dim, **form.for_log_counts)
+
+
+Ids = Int[Tensor, "*shape"]
+CategoryVectors = Float[Tensor, "*shape dim"]
+
+
+class TableEmbedding(nn.Embedding):
+    """Table of one learned vector per category, initialised with a norm of about 1."""
+
+    def __init__(self, n_categories: int, dim: int) -> None:
+        super().__init__(n_categories, dim)
+        nn.init.normal_(self.weight, std=dim**-0.5)
+
+
+class FeatureEmbedding(nn.Module):
+    """Linear projection of given feature vectors, which are centred and scaled by one common root mean square."""
+
+    vectors: Tensor
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, n_features: int, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.empty(0, n_features))
+        self.register_buffer("centre", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(()))
+        self.projection = nn.Linear(n_features, dim)
+
+    def forward(self, ids: Ids) -> CategoryVectors:
+        """Embed ids of any shape; raise if no feature vectors were given."""
+        if not len(self.vectors):
+            raise RuntimeError("No feature vectors were given. Pass those of all categories to `extend`, or load them.")
+        return self.projection((F.embedding(ids, self.vectors) - self.centre) / self.scale)
+
+    @torch.no_grad()
+    def extend(self, vectors: Float[Tensor, "new n_features"]) -> None:
+        """Append one feature vector per new category; new ids continue the existing ones."""
+        vectors = vectors.to(self.vectors)
+        if not len(self.vectors):
+            # A single vector is not centred, because centring would make it zero.
+            self.centre.copy_(vectors.mean(dim=0) if len(vectors) > 1 else torch.zeros_like(self.centre))
+            spread = (vectors - self.centre).square().mean().sqrt()
+            self.scale.copy_(torch.where(spread > 0, spread, 1.0))
+        self.vectors = torch.cat([self.vectors, vectors])
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Resize the table to the number of saved vectors, then load."""
+        self.vectors = self.vectors.new_empty(state_dict.get(f"{prefix}vectors", self.vectors).shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def feature_table(module: nn.Module) -> FeatureEmbedding | None:
+    """Return the feature embedding within an embedder, or None."""
+    return next((part for part in module.modules() if isinstance(part, FeatureEmbedding)), None)
+
+
+def extend_features(module: nn.Module, name: str, vectors: Float[Tensor, "new n_features"]) -> None:
+    """Append the feature vectors of new categories to those of an embedder."""
+    table = feature_table(module)
+    if table is None:
+        raise ValueError(
+            f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
+        )
+    table.extend(vectors)
 
 
 def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
