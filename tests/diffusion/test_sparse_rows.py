@@ -7,7 +7,7 @@ from csr import csr
 from scipy import sparse
 
 from scdiffgen.diffusion import column_sums, row_sums
-from scdiffgen.diffusion._sparse import row_indices, with_values
+from scdiffgen.diffusion._blocks import row_indices, with_values
 
 COUNTS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 0, 3], [0, 0, 0, 0]])
 

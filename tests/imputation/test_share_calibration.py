@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from scdiffgen.imputation import ShareCalibration
-from scdiffgen.imputation._regressions import PRIOR
+from scdiffgen.imputation import PRIOR, ShareCalibration
 
 N_LABELS, N_COLUMNS = 3, 200
 RNG = np.random.default_rng(0)

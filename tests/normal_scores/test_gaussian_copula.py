@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from scdiffgen.normal_scores import Frame, GaussianCopula, ReferenceDistribution, fit_groups
-from scdiffgen.normal_scores._copula import draw_truncated, fit_loadings, truncated_moments
+from scdiffgen.normal_scores import (
+    Frame,
+    GaussianCopula,
+    ReferenceDistribution,
+    draw_truncated,
+    fit_groups,
+    fit_loadings,
+    truncated_moments,
+)
 
 ENDS = np.array(
     [[-np.inf, 0.3], [-np.inf, -12.0], [-np.inf, 9.0], [-1.0, 2.0], [5.0, 5.5], [10.0, 13.0], [-14.0, -13.0], [0, 0.01]]

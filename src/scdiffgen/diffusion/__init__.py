@@ -1,10 +1,10 @@
 """Mathematics of corruption and generation, as functions of tensors and predictors.
 
-Molecules are removed in ``_thinning`` and drawn in ``_molecules`` (one urn in parallel in ``_draws``, compiled for CPUs
-in ``_compiled_urn``); noise is added and removed in ``_gaussian``.
+Molecules are removed in ``_thinning`` and drawn in ``_molecules`` (one urn in ``_draws``); noise is added and removed
+in ``_gaussian``.
 """
 
-from ._blocks import Blocks
+from ._blocks import Blocks, column_sums, row_sums, side_by_side, to_scipy, with_values
 from ._draws import Rng, couple_molecules
 from ._gaussian import (
     SAMPLERS,
@@ -35,5 +35,4 @@ from ._molecules import (
     UrnPrediction,
     grow_molecules,
 )
-from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values
 from ._thinning import Thinned, block_levels, likelihood_bound, thin, thin_to, thinning_levels, without_blocks

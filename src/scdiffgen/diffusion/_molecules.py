@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._blocks import Blocks
-from ._compiled_urn import add_from_urns
-from ._draws import Rng, draw_by_gamma, draw_from_urn
-from ._sparse import row_indices, row_sums
+from ._blocks import Blocks, row_indices, row_sums
+from ._draws import Rng, add_from_urns, draw_by_gamma, draw_from_urn
 from ._thinning import Thinned, likelihood_bound
 
 COMPILED_FOR = "cpu"  # device on which urns are sampled by the compiled pass

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._blocks import Blocks
+from ._blocks import Blocks, row_indices, row_sums, with_values
 from ._draws import Rng
-from ._sparse import row_indices, row_sums, with_values
 
 
 class Thinned(NamedTuple):
