@@ -119,12 +119,7 @@ def _kernel_features(
 
 
 def draw_missing(
-    counts: np.ndarray,
-    missing: np.ndarray,
-    others: Sequence[sparse.csr_matrix],
-    *,
-    fewest: int,
-    most: int,
+    counts: np.ndarray, missing: np.ndarray, others: Sequence[sparse.csr_matrix], *, fewest: int, most: int
 ) -> np.ndarray:
     """Draw missing features in counts ``(cells, columns)`` of a modality, given other modalities of the cells.
 

@@ -91,12 +91,7 @@ Rows = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
 
 def add_from_urns(
-    state: Tensor,
-    prior: Tensor,
-    concentration: Tensor,
-    weights: Tensor,
-    n_molecules: Tensor,
-    generator: Rng = None,
+    state: Tensor, prior: Tensor, concentration: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None
 ) -> Tensor:
     r"""Add ``n_molecules`` ``(cells,)`` to CSR cells in one compiled pass without dense rates; genes are unsorted.
 

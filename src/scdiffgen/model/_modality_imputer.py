@@ -14,13 +14,7 @@ from scdiffgen._codes import indicator
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names
 from scdiffgen.diffusion import Blocks, to_scipy
-from scdiffgen.imputation import (
-    CountRegression,
-    LibraryRegression,
-    ShareCalibration,
-    draw_missing,
-    regression_inputs,
-)
+from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration, draw_missing, regression_inputs
 from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells, evenly_spread

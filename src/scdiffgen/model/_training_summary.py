@@ -29,13 +29,7 @@ from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
 from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
 from ._training_data import Batch, KeptCells, RegisteredData, StreamedData
-from ._transferred_responses import (
-    ResponseModel,
-    build_response_model,
-    number_edges,
-    pseudobulks,
-    without_treatment,
-)
+from ._transferred_responses import ResponseModel, build_response_model, number_edges, pseudobulks, without_treatment
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

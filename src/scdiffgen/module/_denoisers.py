@@ -441,10 +441,7 @@ TOKEN_AXES: Axes = {
 }
 """Axes of tokens, or of their concatenated entries."""
 
-GENE_AXES: Axes = {
-    CountEncoder: {"weight": 0},
-    AdditiveReadout: {"gene_weights": 1, "unit_weights": 1, "bias": 0},
-}
+GENE_AXES: Axes = {CountEncoder: {"weight": 0}, AdditiveReadout: {"gene_weights": 1, "unit_weights": 1, "bias": 0}}
 """Axes of genes; in a network of latent tokens, these are the concatenated entries of the tokens."""
 
 
