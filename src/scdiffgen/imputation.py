@@ -21,15 +21,12 @@ from scdiffgen._log_normalise import TARGET_SUM, log_normalise
 if TYPE_CHECKING:
     from sklearn.model_selection import KFold
 
-N_COMPONENTS, N_FIRST = 200, 20  # singular vectors of the linear regression, and of the kernel
-TOKEN_SCALE = 0.3  # relative to expression, because the tokens of training cells overfit the target a little
+N_COMPONENTS = 200  # singular vectors of the linear regression
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
-N_LANDMARKS, N_FOLDS, N_NEAR = 500, 5, 100
+N_LANDMARKS, N_FOLDS = 500, 5
 PENALTIES, KERNEL_PENALTIES = np.logspace(-2, 5, 15), np.logspace(-4, 2, 13)
 EPSILON = 1e-6  # lower bound of standard deviations and variances
-N_SIZE_COMPONENTS = 50
 SIZE_PENALTIES = np.logspace(-2, 5, 8)
-LEAST = 1e-9  # lower bound of denominators
 PRIOR = 10.0  # prior information of a slope of 1, added to that of left-out cells
 
 
@@ -78,8 +75,8 @@ class CountRegression(NamedTuple):
         """Draw integer counts ``(cells, columns)`` around expected ``log1p`` counts, by local residuals."""
         from sklearn.neighbors import NearestNeighbors
 
-        spread = np.maximum(self.predicted.std(0), EPSILON)
-        near = NearestNeighbors(n_neighbors=min(N_NEAR, len(self.predicted))).fit(self.predicted / spread)
+        spread, n_near = np.maximum(self.predicted.std(0), EPSILON), min(100, len(self.predicted))
+        near = NearestNeighbors(n_neighbors=n_near).fit(self.predicted / spread)
         rows = near.kneighbors(log_mean / spread, return_distance=False)
         chosen = rows[np.arange(len(rows)), rng.integers(rows.shape[1], size=len(rows))]
         return np.expm1(np.maximum(log_mean + self.residuals[chosen], 0)).round()
@@ -104,16 +101,17 @@ def _kernel_features(
     variance = StandardScaler(with_mean=False).fit(inputs).var_
     is_token = np.arange(inputs.shape[1]) >= inputs.shape[1] - n_tokens
     ratio = variance[~is_token].sum() / max(variance[is_token].sum(), EPSILON)
-    scale = np.where(is_token, TOKEN_SCALE * np.sqrt(ratio), 1.0)
+    # tokens count less than expression, because those of training cells overfit the target a little
+    scale, n_first = np.where(is_token, 0.3 * np.sqrt(ratio), 1.0), 20  # the kernel has the first singular vectors
     svd = TruncatedSVD(min(N_COMPONENTS, inputs.shape[1], len(values) // 2), random_state=0)
     components, linear = svd.fit_transform(inputs @ sparse.diags(scale)), RidgeCV(PENALTIES)
     predicted = cross_val_predict(linear, components, values, cv=folds).reshape(values.shape)
     linear.fit(components, values)
 
-    first = components[:, :N_FIRST]
+    first = components[:, :n_first]
     variances = [np.full(block.shape[1], block.var(0).sum()) for block in (first, predicted)]
     unit = 1 / np.sqrt(np.maximum(np.concatenate(variances), EPSILON))
-    maps = np.hstack([np.eye(svd.n_components)[:, :N_FIRST], linear.coef_.reshape(values.shape[1], -1).T])
+    maps = np.hstack([np.eye(svd.n_components)[:, :n_first], linear.coef_.reshape(values.shape[1], -1).T])
     offset = np.concatenate([np.zeros(first.shape[1]), np.atleast_1d(linear.intercept_)])
     return np.hstack([first, predicted]) * unit, scale[:, None] * (svd.components_.T @ maps) * unit, offset * unit
 
@@ -159,7 +157,7 @@ class LibraryRegression(NamedTuple):
         from sklearn.linear_model import RidgeCV
         from sklearn.model_selection import cross_val_predict
 
-        n_components = min(N_SIZE_COMPONENTS, features.shape[1], max(len(features) // 5, 1))
+        n_components = min(50, features.shape[1], max(len(features) // 5, 1))
         pca = PCA(n_components, whiten=True, svd_solver="randomized", random_state=0)
         scores = pca.fit_transform(features.astype(np.float64))
         logs, ridge = np.log(library), RidgeCV(SIZE_PENALTIES)
@@ -201,9 +199,10 @@ class ShareCalibration(NamedTuple):
         """Fit label means by sums ``(labels + 1, columns)`` over training cells; empty labels use the last row."""
         sums = np.stack([observed, expected])
         sums[:, :-1][:, sums[1, :-1].sum(1) == 0] = sums[:, -1:]
-        observed, expected = sums[0], np.maximum(sums[1], LEAST)
+        least = 1e-9  # lower bound of denominators
+        observed, expected = sums[0], np.maximum(sums[1], least)
         overdispersion = ((observed - expected) ** 2 / expected - 1).sum(1, keepdims=True)
-        precision = expected.sum(1, keepdims=True) / np.maximum(overdispersion, LEAST)
+        precision = expected.sum(1, keepdims=True) / np.maximum(overdispersion, least)
         log_ratios = np.log((observed + precision) / (expected + precision))
         log_means = log_softmax(np.log(expected) + log_ratios, axis=1)
         return cls(log_ratios.astype(np.float32), log_means.astype(np.float32), np.ones(len(observed), np.float32))

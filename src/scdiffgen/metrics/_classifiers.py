@@ -28,9 +28,6 @@ CLASSIFIERS: dict[str, tuple[ClassifierName, Features, str]] = {  # by column of
 }
 N_FOLDS = 5
 N_TREES = 200
-MIN_LEAF = 5  # cells in a leaf: as powerful as pure leaves at lower cost
-PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
-DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
 class FoldScores(NamedTuple):
@@ -108,9 +105,10 @@ def fit_classifier(
     if name == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
+        # leaves of five cells are as powerful as pure leaves, at lower cost
+        model = RandomForestClassifier(n_trees, min_samples_leaf=5, n_jobs=n_jobs, random_state=seed)
     elif name == "logistic":
-        logistic = LogisticRegression(C=PENALTY, max_iter=200, random_state=seed)
+        logistic = LogisticRegression(C=0.01, max_iter=200, random_state=seed)  # strong: many genes, few cells
         model = make_pipeline(StandardScaler(with_mean=False), logistic)
     else:
         raise ValueError(f"`classifier` is {name!r}: pass 'forest' or 'logistic'.")
@@ -139,7 +137,8 @@ def cross_validated_scores(
 ) -> list[FoldScores]:
     """Compute out-of-fold scores of all cells; folds are stratified by side and label."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
-    if sparse.issparse(features) and classifier == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
+    most = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
+    if sparse.issparse(features) and classifier == "forest" and np.prod(features.shape) <= most:
         features = to_dense(features)
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []

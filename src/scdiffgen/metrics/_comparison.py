@@ -32,7 +32,6 @@ BALLS = points.N_NEIGHBOURS + 1  # minimum number of cells for nearest-neighbour
 OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # metrics that need groups
 EMPTY = np.empty(0)
-BLOCK = 5000  # number of cells with expression in memory at a time
 Resamples: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # first columns of a row: names of the comparison, and numbers of cells
@@ -62,8 +61,9 @@ class Sample(NamedTuple):
     def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Sample:
         """Check counts (``name`` in messages) and keep cells as counts and components."""
         counts = space.counts(cells, name=name)
-        starts = range(0, max(counts.shape[0], 1), BLOCK)
-        blocks = (log_normalise(counts[start : start + BLOCK], dtype=np.float32) for start in starts)
+        n_cells = 5000  # with expression in memory at a time
+        starts = range(0, max(counts.shape[0], 1), n_cells)
+        blocks = (log_normalise(counts[start : start + n_cells], dtype=np.float32) for start in starts)
         return cls(np.concatenate([space.project(block) for block in blocks]), counts, labels=labels)
 
     @classmethod

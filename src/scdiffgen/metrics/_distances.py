@@ -20,11 +20,9 @@ from ._input import POINTS, Points, as_features, as_point_pair, enough_cells, to
 from ._resampling import Weights, subsample, unresampled, weighted_mean
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
-CHUNK = 1000  # number of rows of a distance matrix in memory at a time
+CHUNK = 1000  # number of dense cells, or rows of a distance matrix, in memory at a time
 INSTALL = "pip install 'scdiffgen[eval]'"
 N_NEIGHBOURS = 5
-COPY_LIMIT = 0.05  # fraction of generated cells that may be too close before a warning
-CELLS_FOR_LIMIT = 100  # minimum number of held-out cells to calibrate "too close"
 
 squared_distances = partial(cdist, metric="sqeuclidean")  # exact zeros for equal points
 Kernel = Callable[[NDArray, NDArray], NDArray]
@@ -236,7 +234,7 @@ def compare_novelty(new: NDArray, expected: NDArray) -> Novelty:
     ratio = float(np.median(new)) / median if median > 0 else float("nan")
     too_close = float((new < np.quantile(expected, 0.01)).mean())
     copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (new, expected))
-    crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
+    crowded = too_close > 0.05 and len(expected) >= 100  # fewer held-out cells do not calibrate "too close"
     if crowded or copies / len(new) > by_chance / len(expected):
         warn_user(
             f"Generated cells are closer to training cells than held-out cells: {copies} of {len(new)} are copies, "

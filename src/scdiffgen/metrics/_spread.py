@@ -24,7 +24,6 @@ from ._resampling import Weights, unit_weights
 
 RATIOS = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
 
-N_BINS = 25  # number of expression bins of genes, as in scanpy
 PROGRAM_SOURCES = ("generated", "other_real", "null_shuffled")
 OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
 Programs = Mapping[str, Sequence[str]]
@@ -136,7 +135,8 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
     """Compute weights of genes in program scores ``(genes, programs)``, by expression in given cells."""
     names = pd.Index([] if genes is None else genes)
     mean = np.asarray(log_normalise(counts).mean(axis=0)).ravel()
-    bins = pd.Series(mean).rank(method="min").to_numpy() // max(1, round(len(mean) / (N_BINS - 1)))
+    n_bins = 25  # as in scanpy
+    bins = pd.Series(mean).rank(method="min").to_numpy() // max(1, round(len(mean) / (n_bins - 1)))
     weights = np.zeros((len(mean), len(programs)))
     for column, (name, members) in enumerate(programs.items()):
         inside = names.isin([members] if isinstance(members, str) else list(members))

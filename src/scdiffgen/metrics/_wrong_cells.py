@@ -18,11 +18,6 @@ from ._classifiers import N_FOLDS, fit_classifier, folds_within_labels, labelled
 from ._comparison import OVERALL
 from ._input import Matrix, Points
 
-CONFIDENT = 0.99  # share of the real cells of a label that are less clearly of another label than a wrong cell
-TOLERATED = 1.5  # ratio of the shares of wrong cells, generated over real
-LEVEL = 0.05  # significance level
-FEWEST_OF_LABEL = 20  # cells of a label that is tested
-
 
 class LabelAccuracy(NamedTuple):
     """Classification accuracies of generated and of held-out real cells; see `label_accuracy`."""
@@ -67,7 +62,7 @@ class LabelClassifier:
                 model = fit_classifier("logistic", self.features[train], self.labels[train], seed=self.seed)
                 confidence[test] = self._confidences(model, self.features[test], codes[test])[0]
         of_labels = (confidence[codes == code] for code in range(len(self.names)))
-        return np.array([np.quantile(values, CONFIDENT, method="higher") for values in of_labels])
+        return np.array([np.quantile(values, 0.99, method="higher") for values in of_labels])
 
     def hits(self, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
         """Classify cells (``name`` in messages): 1 if as their label, else 0 ``(cells,)``; NaN without cells."""
@@ -135,13 +130,14 @@ def label_accuracy(
 
 def wrong_by_label(generated: Judged, real: Judged) -> pd.DataFrame:
     """Tabulate wrong cells by label, see `Evaluation`; an exact test compares two Poisson rates, given their sum."""
+    tolerated, fewest = 1.5, 20  # ratio of the shares of wrong cells, and cells of a label that is tested
     sides, rows = [pd.Series(wrong, labels.astype(str)).dropna() for labels, wrong in (generated, real)], {}
     for label in [OVERALL, *np.unique(np.concatenate([side.index for side in sides]))]:
         chosen = [side if label == OVERALL else side[side.index == label] for side in sides]
         (n, n_real), (k, k_real) = (len(side) for side in chosen), (int(side.sum()) for side in chosen)
-        expected = TOLERATED * n / (TOLERATED * n + n_real)
+        expected = tolerated * n / (tolerated * n + n_real)
         p_value = binomtest(k, k + k_real, expected, "greater").pvalue if k else 1.0
-        apart = p_value < LEVEL and min(n, n_real) >= FEWEST_OF_LABEL
+        apart = p_value < 0.05 and min(n, n_real) >= fewest
         rows[label] = [*(side.mean() for side in chosen), n, n_real, p_value, apart]
     columns = "share real n n_real p_value apart".split()
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")

@@ -19,12 +19,12 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.normal_scores import GaussianCopula
 from scdiffgen.responses import dose_weights
 
+from ._distances import CHUNK
 from ._input import CountsLike, as_counts, label_codes, label_sums
 
 __all__ = ["dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-CHUNK = 1000  # number of dense cells, or genes, at a time
 
 
 def linear_shift(

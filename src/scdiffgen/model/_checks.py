@@ -14,16 +14,14 @@ from numpy.typing import ArrayLike
 
 from scdiffgen._arguments import LARGEST_LIBRARY, check_share, check_whole_number, is_finite_number
 
-LARGEST_SEED = 2**63 - 1
-
 
 def check_seed(seed: int | None) -> None:
     """Raise unless ``seed`` is ``None`` or a whole number of at least 0."""
     if seed is None:
         return
     check_whole_number("seed", seed, at_least=0)
-    if seed > LARGEST_SEED:
-        raise ValueError(f"`seed` is {seed}: pass a whole number of at most {LARGEST_SEED}.")
+    if seed > (largest := 2**63 - 1):
+        raise ValueError(f"`seed` is {seed}: pass a whole number of at most {largest}.")
 
 
 def check_path(name: str, path: Any) -> Path:

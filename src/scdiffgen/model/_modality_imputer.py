@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scdiffgen._codes import indicator
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import modality_names
+from scdiffgen.data import FEWEST_CELLS, modality_names
 from scdiffgen.diffusion import Blocks, to_scipy
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration, draw_missing, regression_inputs
 from scdiffgen.module import DiffusionModule
@@ -20,7 +20,7 @@ from scdiffgen.module import DiffusionModule
 from ._cells import Cells, evenly_spread
 from ._training_data import Batch, KeptCells
 
-MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS = 5_000, 20, 100
+REGRESSION_CELLS = 5_000  # maximum number of training cells of a regression
 
 GivenModalities = tuple[str, ...]
 LibraryRegressions = Mapping[GivenModalities, Mapping[str, LibraryRegression]]
@@ -70,12 +70,12 @@ class ModalityImputer(NamedTuple):
             complete = np.all(sizes[:, [names.index(name) for name in given]] > 0, axis=1)
             sizes_from[given], counts_from[given] = {}, {}
             for column, name in enumerate(names):
-                rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), MOST_CELLS)
+                rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), REGRESSION_CELLS)
                 if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
                 is_small = full[name].shape[1] <= module.code.panels.most_columns  # residuals of all columns are stored
-                if module.denoiser.deep[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
+                if module.denoiser.deep[column] and is_small and len(rows) >= 100:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
                     counts = full[name][rows].toarray()
                     counts_from[given][name] = CountRegression.fit(inputs, tokens.shape[1], counts)
@@ -126,7 +126,7 @@ def _full_panels(
         if missing[:, columns].any():
             others = [blocks[other] for other in blocks if other != name]
             drawn = draw_missing(
-                blocks[name].toarray(), missing[batches, columns], others, fewest=FEWEST_CELLS, most=MOST_CELLS
+                blocks[name].toarray(), missing[batches, columns], others, fewest=FEWEST_CELLS, most=REGRESSION_CELLS
             )
             full[name] = sparse.csr_matrix(drawn)
     return full

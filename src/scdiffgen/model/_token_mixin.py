@@ -32,10 +32,10 @@ from scdiffgen.module import (
 )
 
 from ._cells import BATCH_SIZE, Cells, evenly_spread
+from ._modality_imputer import REGRESSION_CELLS
 from ._model_access import gene_names, gene_positions, registered, require_anndata, require_training, weights_id
 from ._training_data import RegisteredData
 from ._training_summary import (
-    REGRESSION_CELLS,
     activation_and_expression,
     genes_in_training,
     hidden_moments,
@@ -43,7 +43,6 @@ from ._training_summary import (
     training_summary,
 )
 
-GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "gradient"]
 
 
@@ -139,7 +138,7 @@ def loadings_table(
         if method == "readout":
             moments = hidden_moments(Cells(model, adata, indices, batch_size))
             return loadings_in_group(reader.basis, moments, reader.weights)
-        at_most = REGRESSION_CELLS if method == "regression" else GRADIENT_CELLS
+        at_most = REGRESSION_CELLS if method == "regression" else 2_000
         cells = Cells(model, adata, evenly_spread(indices, at_most), batch_size)
         if method == "regression":
             return regression_loadings(*activation_and_expression(cells, reader.basis))

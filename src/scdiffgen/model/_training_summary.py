@@ -27,7 +27,13 @@ from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
-from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
+from ._modality_imputer import (
+    REGRESSION_CELLS,
+    CountRegressions,
+    LibraryRegressions,
+    ModalityImputer,
+    ShareCalibrations,
+)
 from ._training_data import Batch, KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import ResponseModel, build_response_model, number_edges, pseudobulks, without_treatment
 
@@ -35,8 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
-
-REGRESSION_CELLS = 5_000
 
 TrainingData = RegisteredData | StreamedData
 

@@ -55,8 +55,6 @@ from ._linear_start import LinearModel, linear_weights, start_linearly
 from ._paths import GaussianPath, Path, Predict
 from ._process_options import Ability, Given, LatentOptions, Scale
 
-LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
-
 
 @dataclass(frozen=True)
 class Blueprint:
@@ -182,8 +180,8 @@ class UrnDenoiser(Denoiser):
         super().__init__(blueprint)
         self.blocks, n_vars = blueprint.blocks, sum(blueprint.blocks.sizes)
         label = next((spec for spec in blueprint.specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
-        has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
-        self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
+        if label is not None and label.n_categories * n_vars <= 20_000_000:  # a larger table takes too much memory
+            self.label_offsets = LabelOffsets(label, n_vars)
         self.limit = PriorLimit(self.blocks.sizes)
         # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
         # Labels have none: it makes cells too typical of small labels.

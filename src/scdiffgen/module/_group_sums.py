@@ -16,7 +16,6 @@ from scdiffgen.diffusion import Blocks
 from ._process_options import Given
 
 MOST_CELLS, LEAST_CELLS = 70, 5  # number of cells of a rare label; fewer cells do not represent the label
-THRESHOLD = 2.5  # in standard errors
 
 
 class LabelSums:
@@ -61,8 +60,9 @@ class LabelSums:
         rarity = (1 - (self.n_cells / MOST_CELLS) ** 2).clip(min=0) * (self.n_cells >= LEAST_CELLS)
         expected = self.library * shares
         dispersion = self.dispersion()
+        threshold = 2.5  # in standard errors
         errors = (self.counts - expected) ** 2 / np.maximum(dispersion * expected, np.finfo(float).tiny)
-        certain = np.clip(1 - THRESHOLD**2 / np.maximum(errors, THRESHOLD**2), 0, None)
+        certain = np.clip(1 - threshold**2 / np.maximum(errors, threshold**2), 0, None)
         offsets = rarity * certain * np.log((self.counts + dispersion / 2) / (expected + dispersion / 2))
         return torch.from_numpy(offsets).to(frequencies)
 

@@ -27,13 +27,10 @@ BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # O
 GREY = "#4D4D4D"
 DIVERGING = "RdBu_r"
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor", "fontsize": 8}  # names of columns
-DPI = 150
-NAME_LETTERS = 30  # longer names are shortened in the middle
 
 SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
-LABEL_LETTERS = 32  # letters of a group per line of a legend
-ROWS, COLUMN_INCHES = 18, 2.4  # rows and width of a column of a legend
+ROWS = 18  # rows of a legend
 Colour = str | tuple[float, float, float]
 
 
@@ -123,14 +120,13 @@ def _scanpys_path(name: str, save: str | bool) -> Path:
 
 def _dpi() -> float:
     """Return the resolution of saved files (``scanpy.set_figure_params(dpi_save=...)``), at least 150."""
-    chosen = plt.rcParams["savefig.dpi"]
-    return DPI if isinstance(chosen, str) else max(DPI, chosen)
+    chosen, least = plt.rcParams["savefig.dpi"], 150
+    return least if isinstance(chosen, str) else max(least, chosen)
 
 
 def shortened(name: str) -> str:
-    """Shorten a long name to its first and last letters."""
-    half = (NAME_LETTERS - 1) // 2
-    return name if len(name) <= NAME_LETTERS else f"{name[:half]}…{name[-half:]}"
+    """Shorten a name of more than 30 letters in the middle."""
+    return name if len(name) <= 30 else f"{name[:14]}…{name[-14:]}"
 
 
 def group_colours(n_groups: int) -> list[Colour]:
@@ -155,14 +151,14 @@ def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
 
 def legend_inches(names: Sequence[str]) -> float:
     """Compute the width of the legend of groups."""
-    return COLUMN_INCHES * -(-len(names) // ROWS)
+    return 2.4 * -(-len(names) // ROWS)
 
 
 def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
     """Add a legend of groups next to a figure, with numbers for numbered groups."""
     labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
     figure.legend(
-        handles=dots(group_colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        handles=dots(group_colours(len(names)), [fill(label, 32) for label in labels]),
         ncols=-(-len(names) // ROWS),
         frameon=False,
         fontsize=7,

@@ -70,7 +70,6 @@ MAX_EXPONENT = int(math.log2(LARGEST)) + 1
 MIN_EXPONENT = 2 - MAX_EXPONENT
 """Range of binary exponents, for magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones are clamped."""
 
-N_SIGNS = 3
 N_EXPONENTS = MAX_EXPONENT - MIN_EXPONENT + 2  # the first is for zero
 N_MANTISSAS = 8
 """Bins of the mantissa: magnitudes with a relative difference below ``1 / (2 * N_MANTISSAS)`` may share a bin."""
@@ -96,7 +95,7 @@ class BinEmbedding(NumberEmbedding):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.signs = _table(N_SIGNS, dim)
+        self.signs = _table(3, dim)
         self.exponents = _table(N_EXPONENTS, dim)
         self.mantissas = _table(N_MANTISSAS + 1, dim)
 
@@ -110,7 +109,7 @@ class ExponentEmbedding(NumberEmbedding):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.exponents = _table(N_SIGNS * N_EXPONENTS, dim)
+        self.exponents = _table(3 * N_EXPONENTS, dim)
 
     def _embed(self, numbers: Numbers) -> Embedded:
         sign, exponent, _ = number_bins(numbers, n_mantissas=1)
