@@ -64,10 +64,14 @@ def test_unequal_numbers_of_cells_are_named(small: TokenDiffusion) -> None:
         small.interpolate(pd.DataFrame({"cell_type": ["a", "b"]}), {"cell_type": "b"}, silent=True)
 
 
-def test_other_processes_are_refused() -> None:
+@pytest.mark.parametrize("process", ["gaussian", "latent"])
+def test_other_processes_meet_both_ends_and_move_between_them(process: str) -> None:
     adata = simulated_cells()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    model = TokenDiffusion(adata, **SMALL, process="gaussian", network=NetworkOptions(n_heads=1))
-    model.train(max_epochs=1, **QUIET)
-    with pytest.raises(ValueError, match="needs a process that supports interpolation"):
-        model.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_cells=1)
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
+    model = TokenDiffusion(adata, **SMALL, process=process, network=NetworkOptions(n_heads=1))
+    model.train(max_epochs=2, **QUIET)
+    ends = {0: {"cell_type": "a"}, 1: {"cell_type": "b"}}
+    found = model.interpolate(*ends.values(), [0, 0.5, 1], **ASKED)
+    for weight, conditions in ends.items():
+        assert (found[found.obs["weight"] == weight].X != model.generate(conditions, **ASKED).X).nnz == 0
+    assert (found[:6].X != found[6:12].X).nnz

@@ -124,8 +124,9 @@ class Generating(BaseModelClass):
     ) -> AnnData:
         """Generate cells between two sets of conditions, by linear interpolation of their embeddings.
 
-        The network draws all cells, also of perturbations, and the same noise is used for all weights. Cells between
-        two conditions are no cells that were ever measured: look at them as at a path through what the model learned.
+        The network draws all cells, also of perturbations, and the same noise is used for all weights. Gaussian
+        diffusion also interpolates the means and standard deviations of normal scores. Cells between two conditions
+        are no cells that were ever measured: look at them as at a path through what the model learned.
 
         Parameters
         ----------
@@ -149,7 +150,6 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "interpolate")
-        self.module.require("interpolate", "interpolation")
         if not len(weights) or not all(is_finite_number(weight) and 0 <= weight <= 1 for weight in weights):
             raise ValueError(f"`weights` is {weights!r}: pass at least one number, all between 0 and 1.")
         sampler = sampler_of(self, n_steps, batch_size)

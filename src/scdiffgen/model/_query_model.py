@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
         totals += column_sums(counts).cpu().double()
     log_share = (totals / totals.sum()).log()
     for denoiser in (module.denoiser, module.ema_denoiser):
-        bias = cast("Tensor", denoiser.network.readout.bias).data
+        bias = denoiser.network.readout.bias.data
         share = log_share.to(bias)
         weight = share[:n_known].softmax(0)
         bias[n_known:] = share[n_known:] + (weight * (bias[:n_known] - share[:n_known])).sum()

@@ -7,7 +7,7 @@ autoencoder (``_token_code``). A code is fitted to the training cells (``fit``),
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
-from ._denoisers import AverageCell, Guidance, UrnDenoiser
+from ._denoisers import AverageCell, Denoiser, Guidance, UrnDenoiser
 from ._group_sums import LabelSums, Panels
 from ._linear_start import linear_model_of_blocks, start_linearly
 from ._process_options import Ability, Given
@@ -44,8 +43,11 @@ CountsOrCodes: TypeAlias = Tensor | Encoded
 """CSR counts ``(cells, columns)``, or their cached codes."""
 
 
-class CellCode(nn.Module, ABC):
-    """Base class of codes."""
+Net = TypeVar("Net", bound=Denoiser)
+
+
+class CellCode(nn.Module, ABC, Generic[Net]):
+    """Base class of codes, which are read by denoisers of type ``Net``."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset()
 
@@ -64,11 +66,10 @@ class CellCode(nn.Module, ABC):
 
     # Training cells.
 
-    @abstractmethod
-    def fit(self, cells: Batches, denoisers: Sequence[Any]) -> None:
+    def fit(self, cells: Batches, denoisers: Sequence[Net]) -> None:
         """Fit the code to all training cells, and initialise denoisers by it, before the first training."""
 
-    def fit_sample(self, sample: Batches, denoisers: Sequence[Any]) -> None:
+    def fit_sample(self, sample: Batches, denoisers: Sequence[Net]) -> None:
         """Fit what needs several passes to a sample of the training cells."""
 
     def extend(self, cells: Batches) -> None:
@@ -76,7 +77,7 @@ class CellCode(nn.Module, ABC):
 
     @abstractmethod
     def encode_training(
-        self, denoiser: Any, cells: CountsOrCodes, conditions: Given, generator: Rng = None
+        self, denoiser: Net, cells: CountsOrCodes, conditions: Given, generator: Rng = None
     ) -> tuple[Tensor, Tensor]:
         """Return codes and library sizes of training cells."""
 
@@ -88,7 +89,7 @@ class CellCode(nn.Module, ABC):
         """Mark features ``(cells, columns)`` that the panel of a batch lacks; ``None`` if none does."""
         return self.panels.of_cells(conditions)
 
-    def calibrates(self, denoiser: Any) -> bool:
+    def calibrates(self, denoiser: Net) -> bool:
         """Return whether gene means of drawn cells are matched to training cells after training."""
         return False
 
@@ -98,15 +99,15 @@ class CellCode(nn.Module, ABC):
         """Return shares of the epochs of the training stages."""
         return (1.0,)
 
-    def loss(self, denoiser: Any, cells: CountsOrCodes) -> Tensor | None:
+    def loss(self, denoiser: Net, cells: CountsOrCodes) -> Tensor | None:
         """Compute the loss ``(cells,)`` of the code itself while it is trained; ``None`` afterwards."""
         return None
 
-    def cache(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+    def cache(self, denoiser: Net, counts: Tensor, conditions: Given) -> Tensor:
         """Compute the codes of cells for later stages."""
         raise NotImplementedError
 
-    def begin_stage(self, denoisers: Sequence[Any], cached: Mapping[str, Tensor]) -> None:
+    def begin_stage(self, denoisers: Sequence[Net], cached: Mapping[str, Tensor]) -> None:
         """Begin the next stage, given the cached codes of all training cells."""
 
     # Cells to codes and back.
@@ -116,57 +117,50 @@ class CellCode(nn.Module, ABC):
         return generator
 
     @abstractmethod
-    def encode(self, denoiser: Any, counts: Tensor, conditions: Given, rng: Any) -> Tensor:
+    def encode(self, denoiser: Net, counts: Tensor, conditions: Given, rng: Any) -> Tensor:
         """Encode CSR counts ``(cells, columns)``."""
 
     @abstractmethod
     def decode(
-        self, denoiser: Any, coded: Tensor, library: Tensor, conditions: Given, rng: Any, guidance: Guidance
+        self, denoiser: Net, coded: Tensor, library: Tensor, conditions: Given, rng: Any, guidance: Guidance
     ) -> Tensor:
         """Decode codes to dense counts ``(cells, columns)`` of about ``library`` molecules."""
 
     # Reading whole cells.
 
-    def readout(self, denoiser: Any) -> AdditiveReadout:
+    def readout(self, denoiser: Net) -> AdditiveReadout:
         """Return the read-out from tokens to genes."""
         return denoiser.network.readout
 
-    def gene_weights(self, denoiser: Any) -> Tensor:
+    def gene_weights(self, denoiser: Net) -> Tensor:
         """Return gene weights ``(tokens, width, genes)`` of :meth:`hidden`."""
         return self.readout(denoiser).loadings()
 
     @abstractmethod
-    def tokens(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+    def tokens(self, denoiser: Net, counts: Tensor, conditions: Given) -> Tensor:
         """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
 
-    def hidden(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+    def hidden(self, denoiser: Net, counts: Tensor, conditions: Given) -> Tensor:
         """Compute hidden vectors of the read-out ``(cells, tokens, width)`` of whole cells."""
         return self.readout(denoiser).hidden(self.tokens(denoiser, counts, conditions))
 
-    def encoder(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
+    def encoder(self, denoiser: Net, counts: Tensor, conditions: Given) -> tuple[CountEncoder, Callable]:
         """Return the encoder of counts, and the function from its sums to :meth:`hidden`."""
         raise NotImplementedError
 
-    def gene_scores(self, denoiser: Any, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
+    def gene_scores(self, denoiser: Net, counts: Tensor, conditions: Given) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute gene scores of whole cells (the sum over tokens, conditions and a bias), and those of conditions."""
         raise NotImplementedError
 
     @abstractmethod
-    def expression(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
+    def expression(self, denoiser: Net, counts: Tensor, conditions: Given) -> Tensor:
         """Compute expected expression ``(cells, columns)`` of whole cells, in shares that sum to 1."""
-
-    def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
-        """Log-normalise CSR counts ``(cells, columns)`` within each modality."""
-        cells = to_scipy(counts)
-        if len(self.blocks.sizes) == 1:
-            return log_normalise(cells)
-        return sparse.hstack([log_normalise(part) for part in self.blocks.split(cells)], format="csr")
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute what the code stores of tokens."""
 
 
-class CountCode(CellCode):
+class CountCode(CellCode[UrnDenoiser]):
     """Counts themselves, of one or several modalities."""
 
     abilities = frozenset({"gradients of tokens"})

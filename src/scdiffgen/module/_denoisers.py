@@ -98,7 +98,7 @@ class Denoiser(nn.Module, ABC):
     is_benchmarked: ClassVar[bool] = False
     """Whether hidden units in the read-out and orthogonal tokens were benchmarked, for one modality."""
 
-    network: Any
+    network: ScoreNetwork
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Denoiser(nn.Module, ABC):
         self.label_offsets: LabelOffsets | None = None
 
     @abstractmethod
-    def make_network(self, blueprint: Blueprint) -> nn.Module:
+    def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
         """Create the network."""
 
     @abstractmethod
@@ -163,14 +163,7 @@ class UrnDenoiser(Denoiser):
     """Urn of missing molecules, with log-rates from tokens, offsets of rare labels and a read-out of treatments."""
 
     abilities = frozenset(
-        {
-            "several modalities",
-            "new genes",
-            "new categories",
-            "contributions of tokens",
-            "fixed tokens",
-            "interpolation",
-        }
+        {"several modalities", "new genes", "new categories", "contributions of tokens", "fixed tokens"}
     )
     is_benchmarked = True
 
@@ -416,15 +409,13 @@ class Guidance(NamedTuple):
 UNGUIDED = Guidance()
 
 
-def guide(
-    unconditional: Callable[..., Any], conditional: Sequence[Callable[..., Any]], scales: Sequence[float]
-) -> Callable[..., Any]:
+def guide(unconditional: Predict, conditional: Sequence[Predict], scales: Sequence[float]) -> Predict:
     """Decorate a predictor by guidance; a single scale of 1 evaluates the conditional predictor only."""
     if not conditional:
         return unconditional
     if list(scales) == [1.0]:
         return conditional[0]
-    return lambda *state: unconditional(*state).guided([denoise(*state) for denoise in conditional], scales)
+    return lambda *state: unconditional(*state).guided([predict(*state) for predict in conditional], scales)
 
 
 # Permutation of tokens: all weights with a token axis are permuted, so predictions do not change.

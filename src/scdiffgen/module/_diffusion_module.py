@@ -27,9 +27,10 @@ from torch import Tensor
 
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._codes import Code
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import counted
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import Blocks, Rng, row_sums, side_by_side, thin
+from scdiffgen.diffusion import Blocks, Rng, row_sums, side_by_side, thin, to_scipy
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountCode, CountsOrCodes, Encoded
@@ -284,7 +285,8 @@ class DiffusionModule(BaseModuleClass):
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
         """Log-normalise counts within each modality."""
-        return self.code.log_expression(counts)
+        parts = [log_normalise(part) for part in self.blocks.split(to_scipy(counts))]
+        return parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:

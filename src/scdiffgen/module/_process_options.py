@@ -19,7 +19,6 @@ Scale: TypeAlias = float | Mapping[str, float]
 Ability = Literal[
     "likelihoods",
     "adding molecules",
-    "interpolation",
     "several modalities",
     "new genes",
     "new categories",

@@ -8,6 +8,7 @@ generates what varies around it. Decoding inverts both steps, in the frame of th
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy.sparse.linalg import svds
 from torch import Tensor
 
 from scdiffgen._codes import Code, distinct_rows
-from scdiffgen.conditions import Conditions, ConditionSpec, GroupTable
+from scdiffgen.conditions import Conditions, ConditionSpec, GroupTable, MixedConditions
 from scdiffgen.diffusion import Blocks, Rng, to_scipy
 from scdiffgen.nn import NetworkSize
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
@@ -28,7 +29,7 @@ from ._denoisers import FactorDenoiser, Guidance
 from ._process_options import Given
 
 
-class ScoreCode(CellCode):
+class ScoreCode(CellCode[FactorDenoiser]):
     """Normal scores, standardised by the :class:`Frame` of a group; numbers as conditions do not define groups."""
 
     abilities = frozenset({"new categories", "contributions of tokens"})
@@ -71,9 +72,6 @@ class ScoreCode(CellCode):
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     # Training cells.
-
-    def fit(self, cells: Batches, denoisers: Sequence[FactorDenoiser]) -> None:
-        """Do nothing, because :meth:`fit_sample` fits all statistics."""
 
     def fit_sample(self, sample: Batches, denoisers: Sequence[FactorDenoiser]) -> None:
         """Fit groups and factors to a sample of training cells, and initialise the denoisers by them."""
@@ -222,6 +220,9 @@ class ScoreCode(CellCode):
 
     def guided_frame(self, conditions: Given, rng: np.random.Generator | None, guidance: Guidance) -> Frame:
         """Return the frame of cells, in which a guidance scale multiplies the shifts of the means."""
+        if isinstance(conditions, MixedConditions):
+            ends = (self.guided_frame(end, deepcopy(rng), guidance) for end in (conditions.start, conditions.end))
+            return Frame(*((1 - conditions.weight) * a + conditions.weight * b for a, b in zip(*ends, strict=True)))
         given = conditions.numpy()
         means, deviations = self.frame(given, rng, open_ended=True)
         guided = means

@@ -18,7 +18,7 @@ from ._denoisers import Guidance, TokenDenoiser, permute_tokens
 from ._process_options import Given, LatentOptions
 
 
-class TokenCode(CellCode):
+class TokenCode(CellCode[TokenDenoiser]):
     """Standardised tokens of the autoencoder, which the denoiser holds."""
 
     abilities = frozenset({"new categories", "contributions of tokens", "fixed tokens", "gradients of tokens"})

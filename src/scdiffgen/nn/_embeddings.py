@@ -131,16 +131,6 @@ def feature_table(module: nn.Module) -> FeatureEmbedding | None:
     return next((part for part in module.modules() if isinstance(part, FeatureEmbedding)), None)
 
 
-def extend_features(module: nn.Module, name: str, vectors: Float[Tensor, "new n_features"]) -> None:
-    """Append the feature vectors of new categories to those of an embedder."""
-    table = feature_table(module)
-    if table is None:
-        raise ValueError(
-            f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
-        )
-    table.extend(vectors)
-
-
 def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
     """Set ids, values and mask of padding and of missing conditions to zero."""
     mask = condition.mask & condition.given[:, None]
@@ -191,7 +181,9 @@ class Embedder(nn.Module):
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int]) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories, and their components if they have any."""
-        extend_features(self, name, vectors)
+        if (table := feature_table(self)) is None:
+            raise ValueError(f"Condition {name!r} was registered without feature vectors, so it cannot be extended.")
+        table.extend(vectors)
 
 
 class NumberEmbedder(Embedder):
@@ -219,14 +211,6 @@ class LabelEmbedder(Embedder):
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
-
-
-EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] = {
-    "number": NumberEmbedder,
-    "category": LabelEmbedder,
-    "hierarchy": LabelEmbedder,
-}
-"""Embedders by kind of condition; that of sets registers itself."""
 
 
 class ConditionEmbedder(nn.Module):
@@ -382,4 +366,10 @@ class SetEmbedder(Embedder):
             self.pooling.extend(components)
 
 
-EMBEDDERS["set"] = SetEmbedder
+EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] = {
+    "number": NumberEmbedder,
+    "category": LabelEmbedder,
+    "hierarchy": LabelEmbedder,
+    "set": SetEmbedder,
+}
+"""Embedders by kind of condition."""
