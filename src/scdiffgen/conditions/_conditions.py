@@ -83,7 +83,6 @@ class ConditionSpec:
 
     @property
     def is_number(self) -> bool:
-        """Whether the condition is a number, without categories."""
         return self.kind == "number"
 
     @property
@@ -93,7 +92,6 @@ class ConditionSpec:
 
     @property
     def is_intervention(self) -> bool:
-        """Whether the condition is an intervention, such as a perturbation."""
         return self.role == "intervention"
 
 
@@ -111,7 +109,6 @@ class Condition(NamedTuple, Generic[Array]):
     given: Array  # (cells,) bool; False is missing: ids, values and mask are ignored
 
     def take(self, rows: Array) -> Condition[Array]:  # type: ignore[misc]  # mypy: named tuples of constrained types
-        """Select rows in any order, possibly repeated."""
         return Condition(*(array[rows] for array in self))
 
     def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:  # type: ignore[misc]
@@ -148,7 +145,6 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions(by_name, sum(batch.n_cells for batch in batches))
 
     def take(self, rows: Array) -> Conditions[Array]:
-        """Select rows in any order, possibly repeated."""
         return Conditions({name: condition.take(rows) for name, condition in self.items()}, len(rows))
 
     def replace(self, others: Mapping[str, Condition[Array]]) -> Conditions[Array]:

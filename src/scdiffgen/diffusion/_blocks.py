@@ -25,12 +25,10 @@ def row_sums(counts: Tensor, values: Tensor) -> Tensor:
 
 
 def with_values(counts: Tensor, values: Tensor) -> Tensor:
-    """Return the CSR tensor with new stored values."""
     return torch.sparse_csr_tensor(counts.crow_indices(), counts.col_indices(), values, counts.shape)
 
 
 def to_scipy(counts: Tensor) -> sparse.csr_matrix:
-    """Convert a CSR tensor to a SciPy matrix."""
     parts = (part.cpu().numpy() for part in (counts.values(), counts.col_indices(), counts.crow_indices()))
     return sparse.csr_matrix(tuple(parts), shape=tuple(counts.shape))
 
@@ -69,16 +67,13 @@ class Blocks(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """First column of each block."""
         return [0, *accumulate(self.sizes)][:-1]
 
     @property
     def slices(self) -> list[slice]:
-        """Columns of each block."""
         return [slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)]
 
     def split(self, cells: sparse.csr_matrix) -> list[sparse.csr_matrix]:
-        """Split cells ``(cells, columns)`` by modality."""
         return [cells[:, columns] for columns in self.slices]
 
     def places(self, counts: Tensor) -> Tensor:

@@ -163,7 +163,6 @@ class GaussianPrediction(NamedTuple):
 
 
 def add_noise(clean: Tensor, noise: Tensor, level: Level) -> Tensor:
-    """Add noise to data ``(cells, ...)`` at levels ``(cells,)``."""
     level = level.expand_as(clean)
     return level.alpha * clean + level.sigma * noise
 

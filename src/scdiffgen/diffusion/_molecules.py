@@ -56,7 +56,6 @@ class UrnPrediction(MoleculePrediction):
         return self.logits.log_softmax(1) + self.log_concentration[:, None]
 
     def log_total(self) -> Tensor:
-        """Compute the log ``(cells,)`` of the sum of these rates."""
         return self.logits.logsumexp(1) if self.log_concentration is None else self.log_concentration
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -155,7 +154,6 @@ class GuidedPrediction(MoleculePrediction):
         return self._mixed([part.log_prob(state) for part in (self.unconditional, *self.conditional)]).log_softmax(1)
 
     def rates_at(self, state: Tensor) -> Tensor:
-        """Combine the log-rates, and return rates ``(cells, genes)``."""
         logs = [log_of(part.rates_at(state)) for part in (self.unconditional, *self.conditional)]
         return _within_range(self._mixed(logs)).exp()
 

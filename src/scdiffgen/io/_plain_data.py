@@ -37,31 +37,26 @@ AS_TENSORS = tuple(map(np.dtype, ("bool", "int8", "uint8", "int16", "int32", "in
 
 
 def as_array(tensor: torch.Tensor) -> np.ndarray:
-    """Rebuild an array from a tensor."""
     return tensor.cpu().numpy()
 
 
 def as_object_array(entries: Sequence[Any], shape: Sequence[int], dtype: str) -> np.ndarray:
-    """Rebuild an array of text or Python values from a list."""
     array = np.empty(len(entries), dtype=object)
     array[:] = list(entries)
     return array.reshape(tuple(shape)).astype(dtype)
 
 
 def as_scalar(value: Any, dtype: str) -> np.generic:
-    """Rebuild a NumPy scalar from a Python value."""
     return np.dtype(dtype).type(value)
 
 
 def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarray, name: str | None) -> pd.DataFrame:
-    """Rebuild a table from its columns."""
     if any(value.shape != index.shape for value in values):
         raise ValueError("the columns of a table differ in length")
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=pd.Index(index, name=name))
 
 
 def as_options(kind: type, values: dict[str, Any]) -> Any:
-    """Rebuild options of an allowed type from their values."""
     return kind(**values)
 
 

@@ -136,7 +136,6 @@ class ChunkedFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the joined file exists."""
         return self.path.exists()
 
     def missing(self) -> list[int]:

@@ -73,7 +73,6 @@ class Sample(NamedTuple):
         return cls(space.project(expression), normalised=expression)
 
     def take(self, rows: NDArray[np.intp]) -> Sample:
-        """Select cells by position."""
         return Sample(*(form if form is EMPTY else form[rows] for form in self))
 
     @property
@@ -82,7 +81,6 @@ class Sample(NamedTuple):
         return np.inf if self.counts is EMPTY else mean_depth(self.counts)
 
     def thinned(self, space: ExpressionSpace, depth: float, seed: Sequence[int]) -> Sample:
-        """Thin the molecules of deeper cells to a mean library size, see `thin`."""
         if self.counts is EMPTY or (counts := thin(self.counts, depth, seed)) is self.counts:
             return self
         return Sample.of(space, counts, "thinned cells")
@@ -103,7 +101,6 @@ class Settings(NamedTuple):
     gene_symbols: str | None = None  # column of `.var` with displayed names
 
     def space(self, cells: CountsLike, name: str) -> ExpressionSpace:
-        """Fit the expression space of the comparison on cells (``name`` in messages)."""
         as_counts(cells, layer=self.layer, name=name)
         return ExpressionSpace.fit(cells, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
@@ -134,12 +131,10 @@ class Pair:
 
     @cached_property
     def in_balls(self) -> dict[str, Resamples]:
-        """Compute precision, recall and coverage."""
         return points.overlap_resampled(*self.pcs)
 
     @cached_property
     def labels(self) -> tuple[NDArray, NDArray]:
-        """Return the groups of both sides."""
         return self.real.labels, self.generated.labels
 
     @cached_property
@@ -170,7 +165,6 @@ class Metric(NamedTuple):
 
     @property
     def best(self) -> str:
-        """Describe the best value in words."""
         if self.direction != "closest to":
             return f"{self.direction} is better"
         return "best at that of other real cells" if isinstance(self.ideal, str) else f"best at {self.ideal:g}"

@@ -34,11 +34,9 @@ class Arm(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of a combination; empty for the control."""
         return tuple(self.perturbation.split("+")) if self.perturbation else ()
 
     def __str__(self) -> str:
-        """Name the condition in messages."""
         dose = "" if self.dose is None else f" at {self.dose:g}"
         where = "" if self.context == ONE_CONTEXT else f" in {self.context}"
         return f"{self.perturbation or 'control'}{dose}{where}"
@@ -86,7 +84,6 @@ class Keys(NamedTuple):
             )
 
     def contexts(self, cells: AnnData, name: str) -> NDArray:
-        """Return the context of each cell; one for all without a key."""
         if self.context is None:
             return np.full(cells.n_obs, ONE_CONTEXT, dtype=object)
         return labels_of(cells, self.context, name, "context_key")
@@ -142,7 +139,6 @@ class Controls(NamedTuple):
         return cls(cells, names, mean, halves, names[second], cells.take(start), in_first)
 
     def at(self, depth: float, space: ExpressionSpace, settings: Settings) -> Controls:
-        """Thin the cells to a mean library size."""
         cells = self.cells.thinned(space, depth, [settings.seed, 0])
         return self if cells is self.cells else Controls.of(cells, self.names, settings)
 
@@ -231,7 +227,6 @@ class TrainingResponses:
 
     @property
     def conditions(self) -> set[Arm]:
-        """Return the conditions of the training cells, including controls."""
         return {*self.shifts, *(Arm(context, "", None) for context in self.controls)}
 
     def baselines(self, target: Arm, control: Vector) -> dict[str, Vector]:

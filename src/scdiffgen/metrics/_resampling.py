@@ -50,7 +50,6 @@ def subsample(n: int, max_cells: int, seed: Seed) -> NDArray[np.intp]:
 
 
 def unit_weights(n: int) -> Weights:
-    """Return one row of unit weights."""
     return np.ones((1, n))
 
 

@@ -40,7 +40,6 @@ class LabelClassifier:
 
     @classmethod
     def of(cls, train: Points, train_labels: ArrayLike, *, seed: int = 0) -> LabelClassifier:
-        """Check training cells."""
         features, labels = labelled(train, train_labels, "train")
         if len(names := np.unique(labels)) < 2:
             raise ValueError(f"`train_labels` has only one label ({names[0]!r}): pass cells of at least two labels.")
@@ -48,7 +47,6 @@ class LabelClassifier:
 
     @cached_property
     def model(self) -> ClassifierMixin:
-        """Fit the classifier to all training cells."""
         return fit_classifier("logistic", self.features, self.labels, seed=self.seed)
 
     @cached_property

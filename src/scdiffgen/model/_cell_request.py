@@ -52,7 +52,6 @@ class CellRequest:
                 warn_user(f"`conditions`: values of {spec.name!r} lie outside the range of the training cells.")
 
     def complete(self, generator: torch.Generator, cells: slice | np.ndarray = slice(None)) -> Conditions[np.ndarray]:
-        """Complete conditions of cells by drawing missing ones from training cells."""
         return self.known.complete(self.encoded.take(self.row_of[cells]), generator)
 
     def completed(
@@ -110,7 +109,6 @@ def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]
 
 
 def warn_of_large_doses(model: BaseModelClass, encoded: Conditions[np.ndarray]) -> None:
-    """Warn of doses beyond the largest registered dose of a perturbation."""
     for name, largest in exceeded_doses(model, encoded):
         warn_user(f"`conditions` has doses of {name!r} beyond the largest registered one, {largest:g}.")
 

@@ -93,12 +93,10 @@ class Cells:
 
 
 def evenly_spread(indices: np.ndarray, at_most: int) -> np.ndarray:
-    """Select at most ``at_most`` indices, evenly spread."""
     return indices[:: max(1, -(-len(indices) // at_most))]
 
 
 def repeated(condition: Conditions[np.ndarray], n_cells: int, device: torch.device) -> Conditions[Tensor]:
-    """Repeat the conditions of one row for all cells."""
     return condition.take(np.zeros(n_cells, dtype=int)).to(device)
 
 

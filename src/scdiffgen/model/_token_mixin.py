@@ -57,7 +57,6 @@ class TokenReader:
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
     def activation(self, cells: Cells) -> np.ndarray:
-        """Compute activations ``(cells, tokens)``."""
         return cells.in_order([self.activation_of(*batch) for batch in cells])
 
     def activation_of(self, counts: Tensor, conditions: Conditions[Tensor]) -> np.ndarray:
@@ -110,7 +109,6 @@ class TokenReader:
 
     @cached_property
     def model_id(self) -> str:
-        """Return an identifier of the weights."""
         return weights_id(self.module)
 
     def about(self, adata: AnnData | MuData) -> dict[str, Any]:

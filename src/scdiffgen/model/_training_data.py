@@ -69,7 +69,6 @@ class MinibatchReader:
         return {key: tensor if tensor.ndim > 1 else tensor[:, None] for key, tensor in tensors.items()}
 
     def unpacked(self, batch: Any, number: int) -> tuple[Tensor, Conditions[Tensor]]:
-        """Return CSR counts and conditions of a minibatch; raise if counts or codes are invalid."""
         self.module.check(tensors := self(batch), f"{self.place}: minibatch {number}")
         return self.module.unpack(tensors)
 
@@ -125,7 +124,6 @@ class LoadedCells(Cells):
 
     @property
     def names(self) -> pd.Index:
-        """Return the names of the loaded cells."""
         return self.obs().index
 
     def in_order(self, rows: list[Any]) -> Any:
@@ -179,7 +177,6 @@ class RegisteredData:
         return self._cells(self.indices), conditions
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
-        """Return at most ``at_most`` cells, evenly spread."""
         return self._cells(evenly_spread(self.indices, at_most), batch_size)
 
     def left_out(self, at_most: int) -> Iterable[Batch]:
@@ -200,7 +197,6 @@ class KeptCells:
         self._parts: list[Kept] = []
 
     def __len__(self) -> int:
-        """Number of kept cells."""
         return sum(len(positions) for positions, *_ in self._parts)
 
     def add(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
@@ -225,11 +221,9 @@ class KeptCells:
 
     @property
     def conditions(self) -> Conditions[np.ndarray]:
-        """Return the conditions of the kept cells."""
         return self._joined()[2]
 
     def some(self, at_most: int, batch_size: int) -> KeptCells:
-        """Return at most ``at_most`` kept cells, evenly spread, with another minibatch size."""
         fewer = KeptCells(self.module, at_most, batch_size)
         rows, (_, counts, conditions) = evenly_spread(np.arange(len(self)), at_most), self._joined()
         fewer.add(counts[rows], conditions.take(rows))
@@ -291,7 +285,6 @@ class StreamedData(LightningDataModule):
         return self.kept, self.kept.conditions
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> KeptCells:
-        """Return at most ``at_most`` kept cells, evenly spread."""
         return self.kept.some(at_most, batch_size)
 
     def left_out(self, at_most: int) -> Iterable[Batch]:
@@ -305,11 +298,9 @@ class StreamedData(LightningDataModule):
         self.source.trainer = self.trainer
 
     def teardown(self, stage: str) -> None:
-        """Tear down the user's data module."""
         self.source.teardown(stage)
 
     def train_dataloader(self) -> Any:
-        """Return training minibatches, whose codes are cached for later stages."""
         return self._staged(self.source.train_dataloader(), shuffle=True)
 
     def val_dataloader(self) -> Any:

@@ -61,7 +61,6 @@ class TrainingSummary:
 
     @property
     def imputer(self) -> ModalityImputer:
-        """Return the fitted regressions between modalities."""
         return ModalityImputer(self.library_from_tokens, self.deep_columns, self.shares)
 
     def to_plain(self) -> dict[str, Any]:

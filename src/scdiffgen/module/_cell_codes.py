@@ -61,7 +61,6 @@ class CellCode(nn.Module, ABC, Generic[Net]):
 
     @property
     def length(self) -> int:
-        """Number of entries of the code of a cell."""
         return sum(self.blocks.sizes)
 
     # Training cells.
@@ -129,7 +128,6 @@ class CellCode(nn.Module, ABC, Generic[Net]):
     # Reading whole cells.
 
     def readout(self, denoiser: Net) -> AdditiveReadout:
-        """Return the read-out from tokens to genes."""
         return denoiser.network.readout
 
     def gene_weights(self, denoiser: Net) -> Tensor:

@@ -119,7 +119,6 @@ class Denoiser(nn.Module, ABC):
         """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
 
     def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
-        """Embed all conditions."""
         vectors = self.embed(conditions, conditions.n_cells)
         numbers = self.embed.numbers(conditions, conditions.n_cells) if self.rotates else None
         return EmbeddedConditions(vectors if self.combine is None else self.combine(vectors), numbers)
@@ -134,7 +133,6 @@ class Denoiser(nn.Module, ABC):
 
     @torch.no_grad()
     def start_from(self, average: AverageCell) -> None:
-        """Initialise by the average cell."""
         self.network.readout.initialise_bias(average.frequencies)
 
     @property

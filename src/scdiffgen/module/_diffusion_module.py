@@ -122,12 +122,10 @@ class DiffusionModule(BaseModuleClass):
 
     @property
     def n_vars(self) -> int:
-        """Number of genes, or of features of all modalities."""
         return sum(self.blocks.sizes)
 
     @property
     def intervention_names(self) -> list[str]:
-        """Names of the conditions that are interventions."""
         return [spec.name for spec in self.specs if spec.is_intervention]
 
     @property
@@ -192,7 +190,6 @@ class DiffusionModule(BaseModuleClass):
         return predict(corrupted.state, library).loss(corrupted)
 
     def stages(self) -> tuple[float, ...]:
-        """Return shares of the epochs of the training stages."""
         return self.code.stages()
 
     @torch.no_grad()
@@ -207,7 +204,6 @@ class DiffusionModule(BaseModuleClass):
 
     @torch.no_grad()
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
-        """Begin the next stage, given the cached codes of all training cells."""
         self.code.begin_stage(self.denoisers, cached)
 
     @torch.no_grad()
@@ -308,7 +304,6 @@ class DiffusionModule(BaseModuleClass):
         return self.code.gene_weights(self.ema_denoiser)
 
     def readout(self) -> AdditiveReadout:
-        """Return the read-out from tokens to genes."""
         return self.code.readout(self.ema_denoiser)
 
     def sort_tokens(self, order: Sequence[int] | NDArray[np.intp]) -> None:
@@ -319,7 +314,6 @@ class DiffusionModule(BaseModuleClass):
 
 
 def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
-    """Average errors over cells and add the penalty."""
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
 

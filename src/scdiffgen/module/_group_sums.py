@@ -133,7 +133,6 @@ class Panels(nn.Module):
         return {place: PanelSums(self.batch.n_categories, self.blocks.sizes[place]) for place in narrow}
 
     def add(self, sums: dict[int, PanelSums], counts: sparse.csr_matrix, conditions: Given) -> None:
-        """Add cells to the sums."""
         for place, part in sums.items():
             part.add(counts[:, self.blocks.slices[place]], self.batch_of(conditions))
 

@@ -116,7 +116,6 @@ class GaussianPath(Path):
         return self.add_noise(coded, diffusion.noise_times(len(coded), generator, coded.device), generator)
 
     def add_noise(self, vector: Tensor, time: Tensor, generator: Rng = None) -> Noised:
-        """Add noise to vectors at given times."""
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
         return Noised(vector, Noisy(diffusion.add_noise(vector, noise, self.schedule(time)), time))
 

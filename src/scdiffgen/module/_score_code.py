@@ -130,7 +130,6 @@ class ScoreCode(CellCode[FactorDenoiser]):
             setattr(self, name, torch.cat([old, torch.from_numpy(values).to(old)]))
 
     def model(self) -> FactorModel:
-        """Return the factor model."""
         tables = self.shares, self.inverse_dispersions, self.loadings
         shares, inverse_dispersions, loadings = (table.cpu().numpy().astype(np.float64) for table in tables)
         return FactorModel(ReferenceDistribution(shares, inverse_dispersions), loadings)
@@ -197,7 +196,6 @@ class ScoreCode(CellCode[FactorDenoiser]):
         return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))
 
     def encode(self, denoiser: FactorDenoiser, counts: Tensor, conditions: Given, rng: np.random.Generator) -> Tensor:
-        """Draw standardised scores of counts."""
         return self._tensor(self.draw(to_scipy(counts), self.frame(conditions.numpy(), rng), rng)[:, 0])
 
     def decode(

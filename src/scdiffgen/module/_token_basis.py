@@ -44,11 +44,9 @@ class HiddenMoments(NamedTuple):
         return cls(len(hidden), hidden.sum(0), np.einsum("ctr,cts->trs", hidden, hidden))
 
     def merge(self, other: HiddenMoments) -> HiddenMoments:
-        """Combine the moments of two sets of cells."""
         return HiddenMoments(self.n_cells + other.n_cells, self.total + other.total, self.squares + other.squares)
 
     def take(self, order: np.ndarray) -> HiddenMoments:
-        """Permute the tokens."""
         return HiddenMoments(self.n_cells, self.total[order], self.squares[order])
 
     def covariance(self) -> tuple[np.ndarray, np.ndarray]:

@@ -99,7 +99,6 @@ class TokenCode(CellCode[TokenDenoiser]):
     def decode(
         self, denoiser: TokenDenoiser, coded: Tensor, library: Tensor, conditions: Given, rng: Rng, guidance: Guidance
     ) -> Tensor:
-        """Draw counts from the likelihood."""
         return denoiser.autoencoder.sample(self.unstandardised(coded), library, rng)
 
     def unstandardised(self, coded: Tensor) -> Tensor:

@@ -67,7 +67,6 @@ class SinusoidalEmbedding(WaveEmbedding):
 
 
 def number_embedding(kind: NumberKind) -> type[NumberEmbedding]:
-    """Return the class of an embedding by its name."""
     return SinusoidalEmbedding if kind == "sinusoidal" else variant("number_embedding", kind)
 
 
@@ -127,7 +126,6 @@ class FeatureEmbedding(nn.Module):
 
 
 def feature_table(module: nn.Module) -> FeatureEmbedding | None:
-    """Return the feature embedding within an embedder, or None."""
     return next((part for part in module.modules() if isinstance(part, FeatureEmbedding)), None)
 
 
@@ -266,7 +264,6 @@ class ConditionEmbedder(nn.Module):
         self.embedders[self._index(name)].extend_features(name, vectors, components)
 
     def features(self, name: str) -> Float[Tensor, "categories n_features"] | None:
-        """Return the feature vectors of the categories of a condition, or None."""
         table = feature_table(self.embedders[self._index(name)])
         return None if table is None else table.vectors
 

@@ -246,7 +246,6 @@ class ScoreNetwork(nn.Module):
     def tokens(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> Tokens:
-        """Compute the tokens after the transformer."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
 
@@ -279,7 +278,6 @@ class CountLikelihood(nn.Module):
         self.log_dispersion.copy_(inverse_dispersions.log().clamp(max=5.0))
 
     def log_prob(self, counts: Genes, mean: Genes) -> Genes:
-        """Compute the log-probability of each count given its mean."""
         return NegativeBinomial(mu=mean, theta=self.log_dispersion.exp(), validate_args=False).log_prob(counts)
 
     @torch.no_grad()
@@ -302,24 +300,19 @@ class TokenAutoencoder(nn.Module):
         self.likelihood = CountLikelihood(n_genes)
 
     def encode(self, counts: Genes, library: Levels) -> Tokens:
-        """Encode CSR counts with library sizes as tokens."""
         return self.encode_sums(self.encoder.read(counts), library)
 
     def encode_sums(self, gene_sums: Sums, library: Levels) -> Tokens:
-        """Encode the sums of ``encoder.read``."""
         tokens = self.to_latent(self.encoder(gene_sums, self.embed_library(torch.log1p(library))))
         return F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5
 
     def shares(self, latent: Tokens) -> Genes:
-        """Decode tokens to the expected shares of the genes."""
         return self.readout(self.from_latent(latent)).softmax(1)
 
     def hidden(self, latent: Tokens) -> Hidden:
-        """Compute the hidden vector of each token in the read-out."""
         return self.readout.hidden(self.from_latent(latent))
 
     def log_prob(self, latent: Tokens, counts: Genes, library: Levels) -> Float[Tensor, " cells"]:
-        """Compute the log-likelihood of CSR counts given their tokens."""
         return self.likelihood.log_prob(counts.to_dense(), self.shares(latent) * library[:, None]).sum(1)
 
     def sample(self, latent: Tokens, library: Levels, generator: torch.Generator | None = None) -> Genes:

@@ -46,7 +46,6 @@ class AdditiveReadout(nn.Module):
         return torch.cat([linear, self.dropout(F.silu(units))], dim=2)
 
     def loadings(self) -> Float[Tensor, "tokens width genes"]:
-        """Return the gene weights of the hidden vectors of :meth:`hidden`."""
         weights = self.gene_weights, self.unit_weights
         return torch.cat([part.unflatten(0, (len(self.heads), -1)) for part in weights], dim=1)
 
@@ -106,7 +105,6 @@ class GeneScores(NamedTuple):
     urn_weights: Tensor  # (genes,)
 
     def log_rates(self) -> Genes:
-        """Compute the log of the first term of the rates."""
         return self.logits.log_softmax(1) + self.log_concentration
 
 
@@ -121,7 +119,6 @@ class Urn(nn.Module):
         nn.init.zeros_(self.concentration.bias)
 
     def forward(self, logits: Genes, conditioning: CellVector, n_molecules: Levels) -> GeneScores:
-        """Combine logits, the concentration and the urn weights."""
         concentration = self.concentration(conditioning)
         log_concentration = concentration + torch.log1p(n_molecules).reshape(concentration.shape)
         return GeneScores(logits, log_concentration, F.softplus(self.weight_logits))
@@ -159,7 +156,6 @@ class PriorLimit(nn.Module):
         self.log_limits.requires_grad_(self.log_limits.requires_grad and any(self.which))
 
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
-        """Cap the log of expected molecules and the urn weights; return both."""
         of_genes = torch.cat([limited.expand(n) for limited, n in zip(self.limited.unbind(), self.sizes, strict=True)])
         excess = torch.where(of_genes, log_expected - self.log_limits, -torch.inf)
         share = excess.sigmoid()  # (m / rho) / (1 + m / rho), finite for any excess, unlike its exponential

@@ -53,12 +53,10 @@ def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None
 
 
 def figure_of(drawn: Axes | Sequence[Axes]) -> Figure:
-    """Return the figure of the axes."""
     return cast("Figure", (drawn if isinstance(drawn, Axes) else drawn[0]).figure)
 
 
 def plain(axis: Axes, x: str, y: str) -> None:
-    """Format labels and ticks of a plot of numbers."""
     axis.set_xlabel(x, fontsize=9)
     axis.set_ylabel(y, fontsize=9)
     axis.tick_params(labelsize=8)
@@ -66,7 +64,6 @@ def plain(axis: Axes, x: str, y: str) -> None:
 
 
 def unticked(axis: Axes, x: str, y: str) -> None:
-    """Label the axes of an embedding, without ticks."""
     axis.set(xticks=[], yticks=[])
     axis.set_xlabel(x, fontsize=8)
     axis.set_ylabel(y, fontsize=8)
@@ -137,12 +134,10 @@ def group_colours(n_groups: int) -> list[Colour]:
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Test whether groups are too many to distinguish by colour alone."""
     return len(names) > len(OKABE_ITO)
 
 
 def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
-    """Create legend entries."""
     return [
         Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
         for colour, label in zip(shades, labels, strict=True)
@@ -150,7 +145,6 @@ def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
 
 
 def legend_inches(names: Sequence[str]) -> float:
-    """Compute the width of the legend of groups."""
     return 2.4 * -(-len(names) // ROWS)
 
 
@@ -169,7 +163,6 @@ def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
 
 
 def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
-    """Write the number_groups of every group at the median of its points."""
     for name, (x, y) in pd.DataFrame(points).groupby(groups).median().iterrows():
         text = axis.text(x, y, str(list(names).index(name) + 1), ha="center", va="center", fontsize=7)
         text.set_path_effects([withStroke(linewidth=2, foreground="white")])

@@ -92,7 +92,6 @@ def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
 
 
 def _bare(axis: Axes) -> None:
-    """Format ticks and frame of horizontal bars."""
     axis.tick_params(axis="x", labelsize=8)
     axis.tick_params(axis="y", length=0)
     axis.spines[["top", "right"]].set_visible(False)
