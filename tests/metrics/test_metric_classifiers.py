@@ -6,8 +6,7 @@ from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
 from scdiffgen import metrics
-from scdiffgen.metrics._classifiers import auc_resampled, cross_validated_scores, weighted_auc
-from scdiffgen.metrics._wrong_cells import LabelAccuracy
+from scdiffgen.metrics._classifiers import LabelAccuracy, auc_resampled, cross_validated_scores, weighted_auc
 
 
 @pytest.mark.parametrize("classifier", ["forest", "logistic"])

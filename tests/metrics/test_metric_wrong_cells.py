@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from scdiffgen.metrics._wrong_cells import LabelClassifier, wrong_by_label
+from scdiffgen.metrics._classifiers import LabelClassifier
+from scdiffgen.metrics._comparison import wrong_by_label
 
 N_LABELS, N_FEATURES = 6, 10
 NAMES = np.array([f"label_{i}" for i in range(N_LABELS)])

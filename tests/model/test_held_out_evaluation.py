@@ -11,7 +11,7 @@ import pytest
 from anndata import AnnData
 
 from scdiffgen.metrics import Evaluation, FewCellsWarning, _comparison
-from scdiffgen.metrics._wrong_cells import wrong_by_label
+from scdiffgen.metrics._comparison import wrong_by_label
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._held_out_evaluation import remarks_on
 

@@ -44,7 +44,7 @@ OF_A_TRAINING_STEP = {
     "train/_plan.py:on_before_optimizer_step": 1,  # the norm of the gradient decides whether the step is made
 }
 OF_LATENT = {
-    "module/_token_code.py:loss": 1,  # of the first of its two stages: whether the autoencoder is trained
+    "module/_vector_codes.py:loss": 1,  # of the first of its two stages: whether the autoencoder is trained
 }
 OF_A_SAMPLING_STEP = {
     "module/_denoisers.py:score": 1,  # counts become sparse

@@ -5,7 +5,7 @@ All cells are compared with held-out real cells, not with training cells, in one
 
 from scdiffgen.metrics import baselines
 
-from ._classifiers import classifier_auc
+from ._classifiers import classifier_auc, label_accuracy
 from ._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from ._evaluate import Evaluation, evaluate
 from ._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
@@ -16,7 +16,6 @@ from ._resampling import split_halves
 from ._response import pearson_delta, response_heterogeneity
 from ._space import ExpressionSpace
 from ._spread import gene_programs
-from ._wrong_cells import label_accuracy
 
 __all__ = [
     "CopyWarning",

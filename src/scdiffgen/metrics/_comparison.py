@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._messages import warn_user
@@ -20,7 +21,7 @@ from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
-from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
+from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, Judged, auc_resampled, cross_validated_scores
 from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix, as_counts, labels_of
 from ._resampling import Seed, Weights, bootstrap_weights, split_halves, subsample, weighted_mean
 from ._response import NO_LABELS, LabelContrasts, contrast_slope, mean_depth, thin
@@ -412,3 +413,18 @@ def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
     if OVERALL in labels:
         raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
     return labels
+
+
+def wrong_by_label(generated: Judged, real: Judged) -> pd.DataFrame:
+    """Tabulate wrong cells by label, see `Evaluation`; an exact test compares two Poisson rates, given their sum."""
+    tolerated, fewest = 1.5, 20  # ratio of the shares of wrong cells, and cells of a label that is tested
+    sides, rows = [pd.Series(wrong, labels.astype(str)).dropna() for labels, wrong in (generated, real)], {}
+    for label in [OVERALL, *np.unique(np.concatenate([side.index for side in sides]))]:
+        chosen = [side if label == OVERALL else side[side.index == label] for side in sides]
+        (n, n_real), (k, k_real) = (len(side) for side in chosen), (int(side.sum()) for side in chosen)
+        expected = tolerated * n / (tolerated * n + n_real)
+        p_value = binomtest(k, k + k_real, expected, "greater").pvalue if k else 1.0
+        apart = p_value < 0.05 and min(n, n_real) >= fewest
+        rows[label] = [*(side.mean() for side in chosen), n, n_real, p_value, apart]
+    columns = "share real n n_real p_value apart".split()
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("group")

@@ -17,7 +17,7 @@ from rich.progress import track
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 
-from ._classifiers import CLASSIFIERS, FoldScores
+from ._classifiers import CLASSIFIERS, FoldScores, LabelClassifier
 from ._comparison import (
     HEADLINES,
     METRICS,
@@ -34,12 +34,12 @@ from ._comparison import (
     Settings,
     choose,
     compare,
+    wrong_by_label,
 )
 from ._distances import compare_novelty, nearest_distances
 from ._input import FEWEST_CELLS, CountsLike
 from ._response import label_contrasts
 from ._spread import disperse
-from ._wrong_cells import LabelClassifier, wrong_by_label
 
 ALIKE, OTHER = "like other real cells", "unlike other real cells"
 SLIGHTLY, CLEARLY = f"slightly {OTHER}", f"clearly {OTHER}"

@@ -1,7 +1,7 @@
 """Codes: the form of a cell that the path corrupts (``encode``), and its way back to counts (``decode``).
 
-:class:`CountCode` is the counts themselves. The other codes are normal scores (``_score_code``) and the tokens of an
-autoencoder (``_token_code``). A code is fitted to the training cells (``fit``), and reads whole cells (``tokens``,
+:class:`CountCode` is the counts themselves. The other codes are normal scores and the tokens of an autoencoder
+(``_vector_codes``). A code is fitted to the training cells (``fit``), and reads whole cells (``tokens``,
 ``expression``). Methods that need trained weights take the denoiser that holds them.
 """
 

@@ -37,8 +37,7 @@ from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountCode, CountsO
 from ._denoisers import UNGUIDED, Blueprint, Denoiser, FactorDenoiser, Guidance, TokenDenoiser, UrnDenoiser
 from ._paths import GaussianPath, Path, Predict, Thinning
 from ._process_options import Ability, GaussianOptions, Given, LatentOptions
-from ._score_code import ScoreCode
-from ._token_code import TokenCode
+from ._vector_codes import ScoreCode, TokenCode
 
 
 class Process(NamedTuple):

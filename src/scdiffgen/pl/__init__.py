@@ -1,8 +1,16 @@
 """Figures of results. Functions return axes and compute only layout: orders, colours and sizes."""
 
-from scdiffgen.pl._curves import dose_response, membership_inference, power_curves, training_history
 from scdiffgen.pl._evaluation import evaluation
-from scdiffgen.pl._token_figures import token_contributions, token_embedding, token_heatmap, token_loadings
+from scdiffgen.pl._results import (
+    dose_response,
+    membership_inference,
+    power_curves,
+    token_contributions,
+    token_embedding,
+    token_heatmap,
+    token_loadings,
+    training_history,
+)
 
 __all__ = [
     "dose_response",
