@@ -193,8 +193,6 @@ per_cell
     Mean over cells of :math:`-\log p(x | L, c)` in nats, with the multinomial coefficient, as a model's bound has it.
 of_cells = cells
     :math:`-\log p(x | L, c)` of each cell in nats, ``(cells,)``.
-raises_unseen = ValueError
-    If a label has no training cells.
 raises_pot = ImportError
     If ``metrics`` names ``"wasserstein"`` and POT is not installed.
 warns_pot = UserWarning
@@ -215,7 +213,6 @@ _RAISES = {
     "raises_setup": "raises_uncountable raises_keys raises_kwargs raises_encoder",
     "raises_load": "raises_missing raises_file",
     "raises_request": "raises_asked raises_untrained",
-    "raises_labels": "raises_unseen",
     "raises_cells": "raises_read raises_columns raises_type raises_untrained",
 }
 

@@ -81,7 +81,7 @@ JUDGING = [
             ("cells as a change", lambda c: metrics.pearson_delta(c, c), "AnnData", "(genes,)"),
             ("a table of words", lambda c: metrics.mmd(c.to_df().astype(str), c.X), "type ", "X_pca"),
             ("labels as features", lambda c: metrics.classifier_auc(c.obs, c.X), "object", "(cells, fea"),
-            ("two modalities", lambda c: metrics.multinomial_nll(MuData({"r": c}), "a", c, "a"), "MuData", "AnnData"),
+            ("mudata", lambda c: metrics.dirichlet_multinomial_nll(MuData({"r": c}), "", c, ""), "MuData", "AnnData"),
         ]
     ],
     Bad("labels", lambda c: metrics.evaluate(c, c, None, c.obs["batch"]), "`groupby`", "Series", ONE_COLUMN, TypeError),

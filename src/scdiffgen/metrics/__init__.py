@@ -8,7 +8,7 @@ from scdiffgen.metrics import baselines
 from ._classifiers import classifier_auc, label_accuracy
 from ._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from ._evaluate import Evaluation, evaluate
-from ._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
+from ._genes import dirichlet_multinomial_nll, gene_correlation_error
 from ._input import FewCellsWarning
 from ._membership import membership_inference
 from ._perturbation_report import perturbation_report
@@ -32,7 +32,6 @@ __all__ = [
     "label_accuracy",
     "membership_inference",
     "mmd",
-    "multinomial_nll",
     "novelty",
     "pearson_delta",
     "perturbation_report",

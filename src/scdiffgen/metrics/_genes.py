@@ -21,7 +21,7 @@ GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one array (rows, gene
 
 
 class HeldOutNLL(NamedTuple):
-    """Negative log-likelihood of held-out cells; see `multinomial_nll` and `dirichlet_multinomial_nll`."""
+    """Negative log-likelihood of held-out cells; see `dirichlet_multinomial_nll`."""
 
     per_molecule: float
     per_cell: float
@@ -58,82 +58,58 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
 
 
 @shared_docs
-def multinomial_nll(
-    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
-) -> HeldOutNLL:
-    r"""Compute the negative log-likelihood of held-out cells under a multinomial at the mean of their label.
-
-    The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
-    :math:`N_{cg}` of gene g in the training cells of the label and the pseudocount s = 1. A cell x of L molecules has
-    :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`. Its molecules are independent, so
-    the cross-entropy per molecule is comparable with the training loss of a model.
-
-    Parameters
-    ----------
-    {held_out}
-    {fitted}
-
-    Returns
-    -------
-    {nll}
-
-    {raises_labels}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> nll = multinomial_nll(np.array([[1, 1]]), ["a"], np.array([[1, 1], [8, 8]]), ["a", "a"])
-    >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
-    (True, True)
-    """
-    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=False)
-
-
-@shared_docs
 def dirichlet_multinomial_nll(
-    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
+    real: CountsLike,
+    real_labels: ArrayLike,
+    train: CountsLike,
+    train_labels: ArrayLike,
+    *,
+    concentration: float | None = None,
+    layer: str | None = None,
 ) -> HeldOutNLL:
     r"""Compute the negative log-likelihood of held-out cells under a Dirichlet-multinomial at the mean of their label.
 
-    In addition to the mean :math:`\pi_c` of `multinomial_nll`, each label has a concentration :math:`A_c`, fitted by
-    maximum likelihood on its training cells (biased upwards for few cells, which also determine the mean). The baseline
-    models the amount of variation within labels, but not its directions; a useful model has a lower value:
+    The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
+    :math:`N_{cg}` of gene g in the training cells of the label and the pseudocount s = 1. The concentration :math:`A_c`
+    is the amount of variation within the label, but not its directions; a useful model has a lower value. A cell x of L
+    molecules has
 
     .. math:: p(x | L, c) = \frac{L!\, \Gamma(A_c)}{\Gamma(A_c + L)}
               \prod_g \frac{\Gamma(A_c \pi_{cg} + x_g)}{\Gamma(A_c \pi_{cg})\, x_g!}
 
+    With an infinite concentration, this is the multinomial, whose molecules are independent. Its cross-entropy per
+    molecule is then comparable with the training loss of a model.
+
     Parameters
     ----------
     {held_out}
     {fitted}
+    concentration
+        Concentration of all labels, ``numpy.inf`` for multinomials. ``None`` fits that of each label by maximum
+        likelihood on its training cells (biased upwards for few cells, which also determine the mean).
 
     Returns
     -------
     {nll}
 
-    {raises_labels}
+    Raises
+    ------
+    ValueError
+        If a label has no training cells, or the concentration is not positive.
 
     Examples
     --------
     >>> import numpy as np
     >>> train = np.array([[6, 0], [0, 6], [3, 3]])
-    >>> nll = dirichlet_multinomial_nll(train, list("aaa"), train, list("aaa"))
-    >>> nll.per_cell < multinomial_nll(train, list("aaa"), train, list("aaa")).per_cell
+    >>> nll, multinomial = (
+    ...     dirichlet_multinomial_nll(train, list("aaa"), train, list("aaa"), concentration=number)
+    ...     for number in (None, np.inf)
+    ... )
+    >>> nll.per_cell < multinomial.per_cell
     True
     """
-    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=True)
-
-
-def _nll_at_label_means(
-    real: CountsLike,
-    real_labels: ArrayLike,
-    train: CountsLike,
-    train_labels: ArrayLike,
-    layer: str | None,
-    *,
-    fit_concentration: bool,
-) -> HeldOutNLL:
-    """Compute the likelihood of a Dirichlet-multinomial with fitted concentrations, or else of a multinomial."""
+    if concentration is not None and not concentration > 0:
+        raise ValueError(f"`concentration` is {concentration!r}: pass a positive number, or None to fit it.")
     fitted, held_out = (
         side.astype(np.float64) for side in as_count_pair(train, real, layer=layer, names=("train", "real"))
     )
@@ -145,11 +121,14 @@ def _nll_at_label_means(
     shares = sums / sums.sum(axis=1, keepdims=True)  # (labels, genes)
     (rows, genes), molecules, library = held_out.nonzero(), held_out.data, library_sizes(held_out)
     share = shares[which[rows], genes]
-    if not fit_concentration:
+    if concentration == np.inf:
         in_order = np.bincount(rows, -molecules * np.log(share), minlength=len(which))
     else:
-        _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
-        total = np.array([_concentration(fitted[train_which == c], mean) for c, mean in enumerate(shares)])[which]
+        totals = np.full(len(known), concentration)
+        if concentration is None:
+            _, of_label = label_codes(train_labels, fitted.shape[0], "train_labels", known)
+            totals = np.array([_concentration(fitted[of_label == c], mean) for c, mean in enumerate(shares)])
+        total = totals[which]
         alpha = total[rows] * share
         rising = np.bincount(rows, gammaln(alpha + molecules) - gammaln(alpha), minlength=len(which))
         in_order = gammaln(total + library) - gammaln(total) - rising

@@ -116,12 +116,12 @@ def evaluated_held_out(
 
 def _likelihoods(nll: np.ndarray, real: AnnData, train: AnnData) -> pd.DataFrame:
     """Tabulate nats per molecule of held-out cells by label, under the model and under baselines."""
-    from scdiffgen.metrics import dirichlet_multinomial_nll, multinomial_nll
+    from scdiffgen.metrics import dirichlet_multinomial_nll
 
     sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
-    for baseline in (multinomial_nll, dirichlet_multinomial_nll):
-        name = baseline.__name__.removesuffix("_nll")
-        sums[name] = baseline(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    cells = real.X, real.obs["label"], train.X, train.obs["label"]
+    for name, concentration in (("multinomial", np.inf), ("dirichlet_multinomial", None)):
+        sums[name] = dirichlet_multinomial_nll(*cells, concentration=concentration).cells
     sums["label"] = real.obs["label"].astype(str).to_numpy()
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
     return grouped.div(grouped.pop("molecules"), axis=0)
