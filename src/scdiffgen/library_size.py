@@ -71,8 +71,9 @@ class LibrarySizeModel:
             return rows
         context = requested.cell_context[row]
         given, among = np.flatnonzero(context != Code.MISSING), np.ones(len(self.library), dtype=bool)
-        if self._parts(requested, row) is not None:
-            among = self._controls()
+        controls = self.cells.untreated
+        if self._parts(requested, row) is not None and controls.sum() >= self.min_cells:
+            among = controls
         for columns in backoff_levels(given):
             rows = np.flatnonzero(self.cells.agree(context, columns) & among)
             if len(rows) >= self.min_cells:
@@ -80,24 +81,15 @@ class LibrarySizeModel:
         return rows
 
     def alike(self, requested: GroupTable, row: int) -> np.ndarray:
-        """Find the training cells under all conditions of a row."""
+        """Find the training cells under all conditions of a row, at any dose."""
         context, parts = requested.cell_context[row], self._parts(requested, row)
         same = self.cells.agree(context, np.flatnonzero(context != Code.MISSING))
-        return np.flatnonzero(same if parts is None else same & self._treated(parts))
+        return np.flatnonzero(same if parts is None else same & have_exactly(self.cells.interventions, parts))
 
     def _parts(self, requested: GroupTable, row: int) -> np.ndarray | None:
         """Return the interventions of a row; None if they are missing."""
         slots = requested.interventions[row]
         return slots[slots >= 0] if (slots != Code.MISSING).any() else None
-
-    def _treated(self, parts: np.ndarray) -> np.ndarray:
-        """Mark the training cells ``(cells,)`` with exactly these interventions, at any dose; none for controls."""
-        return have_exactly(self.cells.interventions, parts)
-
-    def _controls(self) -> np.ndarray:
-        """Mark the control cells ``(cells,)``, or all cells if there are too few controls."""
-        controls = self.cells.untreated
-        return controls if controls.sum() >= self.min_cells else np.ones_like(controls)
 
 
 class JointLibrarySizes(LibrarySizeModel):

@@ -52,14 +52,11 @@ class Sampler:
     ) -> sparse.csr_matrix:
         """Draw a cell of ``sizes`` molecules for each row, with a progress bar if there is a ``description``."""
         device, drawn = self.module.device, []
-        rows = self._minibatches(len(sizes))
+        rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
         for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
             library = torch.from_numpy(sizes[chosen]).float().to(device)
             drawn.append(whole_counts(self.minibatch(conditions.take(chosen).to(device), library, generator)))
         return sparse.vstack(drawn, format="csr")
-
-    def _minibatches(self, n_cells: int) -> list[np.ndarray]:
-        return np.split(np.arange(n_cells), range(self.batch_size, n_cells, self.batch_size))
 
     def matched(
         self,
