@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import (
+from scdiffgen.diffusion._gaussian import (
     SCHEDULES,
     TIME_MAX,
     TIME_MIN,
@@ -16,8 +16,8 @@ from scdiffgen.diffusion import (
     add_noise,
     precision_of,
     to_clean,
+    to_noise,
 )
-from scdiffgen.diffusion._gaussian import to_noise
 
 KINDS = ("x0", "eps", "v")
 

@@ -9,16 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import (
+from scdiffgen.diffusion._gaussian import (
+    SAMPLERS,
     SCHEDULES,
     TIME_MAX,
     TIME_MIN,
     Denoise,
     GaussianPrediction,
+    ancestral,
+    ddim,
+    dpm_solver,
     even_log_snr,
     even_times,
 )
-from scdiffgen.diffusion._gaussian import SAMPLERS, ancestral, ddim, dpm_solver
 from scdiffgen.module import guide
 
 SOLVERS = {"ddim": ddim, "dpm_solver": dpm_solver}  # of the probability-flow equation, in both directions

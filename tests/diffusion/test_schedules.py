@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times
-from scdiffgen.diffusion._gaussian import linear_schedule
+from scdiffgen.diffusion._gaussian import SCHEDULES, TIME_MAX, TIME_MIN, linear_schedule, noise_times
 
 TIMES = torch.linspace(TIME_MIN, TIME_MAX, 41, dtype=torch.float64)
 EVERY_SCHEDULE = pytest.mark.parametrize("name", list(SCHEDULES))

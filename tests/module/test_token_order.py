@@ -14,7 +14,7 @@ from networks import seeded
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import Noisy
+from scdiffgen.diffusion._gaussian import Noisy
 from scdiffgen.module import DiffusionModule, Guidance, LatentOptions, contributions
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._options import ConditioningKind

@@ -83,7 +83,7 @@ def test_genes_may_change_places(network: TokenNetwork) -> None:
 
 def test_tokens_lead_to_the_scores(network: TokenNetwork) -> None:
     given = inputs()
-    tokens = network.tokens(*given.values())
+    tokens, _ = network.tokens(*given.values())
     assert tokens.shape == (6, SIZE.n_tokens, SIZE.token_dim)
     logits = network.readout(tokens)
     torch.testing.assert_close(logits, network(**given).logits)
@@ -91,7 +91,7 @@ def test_tokens_lead_to_the_scores(network: TokenNetwork) -> None:
 
 def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
     torch.manual_seed(0)
-    tokens = TokenNetwork(N_GENES, SIZE).tokens(*inputs().values())
+    tokens, _ = TokenNetwork(N_GENES, SIZE).tokens(*inputs().values())
     assert torch.cdist(tokens, tokens)[:, *np.triu_indices(SIZE.n_tokens, 1)].min() > 0.1
 
 

@@ -4,29 +4,9 @@ Molecules are removed in ``_thinning`` and drawn in ``_molecules`` (one urn in `
 in ``_gaussian``.
 """
 
+from . import _gaussian as gaussian
 from ._blocks import Blocks, column_sums, row_sums, side_by_side, to_scipy, with_values
 from ._draws import Rng, couple_molecules
-from ._gaussian import (
-    SAMPLERS,
-    SCHEDULES,
-    TIME_MAX,
-    TIME_MIN,
-    Denoise,
-    GaussianPrediction,
-    Level,
-    Noised,
-    Noisy,
-    PredictionKind,
-    SamplerKind,
-    Schedule,
-    ScheduleKind,
-    add_noise,
-    even_log_snr,
-    even_times,
-    noise_times,
-    precision_of,
-    to_clean,
-)
 from ._molecules import (
     LARGEST_LOG_RATE,
     BlockPrediction,

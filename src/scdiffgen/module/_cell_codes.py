@@ -20,7 +20,7 @@ from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_bloc
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
 from ._denoisers import AverageCell, Denoiser, Guidance, UrnDenoiser
-from ._group_sums import LabelSums, Panels
+from ._group_sums import LabelSums, Panels, PanelSums
 from ._linear_start import linear_model_of_blocks, start_linearly
 from ._process_options import Ability, Given
 
@@ -186,18 +186,14 @@ class CountCode(CellCode[UrnDenoiser]):
             denoiser.start_from(AverageCell(frequencies, n_molecules / n_cells, deep, table))
         for place, part in panel_sums.items():
             if (missing := part.missing()).any():
-                self._start_panel(place, missing, part.full_panel(missing), part.n_cells.sum(), denoisers)
+                self._start_panel(place, missing, part, denoisers)
 
     def _start_panel(
-        self,
-        place: int,
-        missing: NDArray[np.bool_],
-        molecules: NDArray[np.float64],
-        n_cells: float,
-        denoisers: Sequence[UrnDenoiser],
+        self, place: int, missing: NDArray[np.bool_], part: PanelSums, denoisers: Sequence[UrnDenoiser]
     ) -> None:
-        """Start a high-count modality from the ``molecules`` ``(columns,)`` that all cells have with the full panel."""
-        depth, columns = molecules.sum() / n_cells, self.blocks.slices[place]
+        """Start a high-count modality from the molecules ``(columns,)`` that all cells have with the full panel."""
+        molecules, columns = part.full_panel(missing), self.blocks.slices[place]
+        depth = molecules.sum() / part.n_cells.sum()
         if depth < DEEP * len(molecules):
             return
         self.panels.set(place, missing)

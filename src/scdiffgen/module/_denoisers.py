@@ -1,7 +1,7 @@
 """Denoisers: ``denoiser.bind(conditions)(state, library)`` is a distribution of cells given their corrupted state.
 
 It is the distribution of the next molecule (:class:`scdiffgen.diffusion.UrnPrediction`) or of a vector
-(:class:`scdiffgen.diffusion.GaussianPrediction`), which computes losses and draws. ``bind`` embeds the conditions once
+(``GaussianPrediction``), which computes losses and draws. ``bind`` embeds the conditions once
 (:meth:`Denoiser.embed_conditions`) and gives them to the network with every state; offsets of rare labels and the
 direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
 A denoiser holds all trained weights of a process; the denoisers of vectors come last. :class:`Guidance` binds a
@@ -22,19 +22,7 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import (
-    LARGEST_LOG_RATE,
-    TIME_MIN,
-    BlockPrediction,
-    Blocks,
-    GaussianPrediction,
-    Level,
-    MoleculePrediction,
-    Noisy,
-    UrnPrediction,
-    precision_of,
-    to_clean,
-)
+from scdiffgen.diffusion import LARGEST_LOG_RATE, BlockPrediction, Blocks, MoleculePrediction, UrnPrediction, gaussian
 from scdiffgen.nn import (
     AdditiveReadout,
     ConditionEmbedder,
@@ -129,7 +117,7 @@ class Denoiser(nn.Module, ABC):
 
     def tokens(self, coded: Tensor, library: Tensor, conditions: Given) -> Tensor:
         """Compute tokens ``(cells, tokens, dim)`` of whole cells."""
-        return self.network.tokens(coded, self.clean_level(library), library, *self.embed_conditions(conditions))
+        return self.network.tokens(coded, self.clean_level(library), library, *self.embed_conditions(conditions))[0]
 
     @torch.no_grad()
     def start_from(self, average: AverageCell) -> None:
@@ -288,22 +276,21 @@ class GaussianDenoiser(Denoiser):
         """Bind conditions; the predictor takes noisy vectors and library sizes."""
         embedded = self.embed_conditions(conditions)
 
-        def predict(state: Noisy, library: Tensor) -> GaussianPrediction:
+        def predict(state: gaussian.Noisy, library: Tensor) -> gaussian.GaussianPrediction:
             level = self.path.schedule(torch.as_tensor(state.time))
             log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # one time, or one per cell
-            predicted, _ = self.network.read(state.values, log_level, library, *embedded)
-            return GaussianPrediction(
-                self.to_data(predicted, state.values, level), precision_of(self.path.prediction, level)
-            )
+            tokens, _ = self.network.tokens(state.values, log_level, library, *embedded)
+            mean = self.to_data(self.network.readout(tokens), state.values, level)
+            return gaussian.GaussianPrediction(mean, gaussian.precision_of(self.path.prediction, level))
 
         return predict
 
-    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: gaussian.Level) -> Tensor:
         """Convert a prediction to noise-free vectors."""
-        return to_clean(predicted, self.path.prediction, noisy, level)
+        return gaussian.to_clean(predicted, self.path.prediction, noisy, level)
 
     def clean_level(self, library: Tensor) -> Tensor:
-        return self.path.schedule(torch.full_like(library, TIME_MIN)).log_snr / 2
+        return self.path.schedule(torch.full_like(library, gaussian.TIME_MIN)).log_snr / 2
 
 
 class FactorDenoiser(GaussianDenoiser):
@@ -331,13 +318,13 @@ class FactorDenoiser(GaussianDenoiser):
         for weight in (*linear_weights(self.network).values(), self.network.readout.bias):
             weight.requires_grad_(False)
 
-    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: gaussian.Level) -> Tensor:
         level = level.expand_as(noisy) if level.alpha.ndim else level
         alpha, sigma = level.alpha, level.sigma
         expected = self.along(noisy, level) @ self.axes + predicted
         return expected + alpha * self.noise / (alpha**2 * self.noise + sigma**2) * (noisy - alpha * expected)
 
-    def along(self, noisy: Tensor, level: Level) -> Tensor:
+    def along(self, noisy: Tensor, level: gaussian.Level) -> Tensor:
         """Compute expected scores along the axes ``(cells, axes)``."""
         beside = (self.axes**2 * self.noise).sum(1)
         gains = level.alpha * self.variances / (level.alpha**2 * (self.variances + beside) + level.sigma**2)
@@ -345,7 +332,7 @@ class FactorDenoiser(GaussianDenoiser):
 
     def factors(self, scores: Tensor) -> Tensor:
         """Compute the contribution of the factors to the hidden vectors ``(cells, tokens, width)`` of whole cells."""
-        along = self.along(scores, self.path.schedule(torch.tensor(TIME_MIN, device=scores.device)))
+        along = self.along(scores, self.path.schedule(torch.tensor(gaussian.TIME_MIN, device=scores.device)))
         loadings = self.network.readout.loadings()
         added = along @ self.axes @ torch.linalg.pinv(loadings.flatten(0, 1))
         return added.unflatten(1, loadings.shape[:2])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from scdiffgen import diffusion
-from scdiffgen.diffusion import Blocks, GaussianPrediction, Noised, Noisy, Rng, Thinned
+from scdiffgen.diffusion import Blocks, Rng, Thinned, gaussian
 
 from ._process_options import Ability, GaussianOptions
 
@@ -51,7 +51,7 @@ class Path(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def reverse(self, predict: Predict, state: Any, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+    def reverse(self, predict: Predict, state: Any, library: Tensor, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw coded cells from states in ``n_steps`` steps."""
 
 
@@ -77,9 +77,7 @@ class Thinning(Path):
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
         return diffusion.thin_to(coded, (uniform * library).long(), generator, self.blocks)
 
-    def reverse(
-        self, predict: Predict, state: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
-    ) -> Tensor:
+    def reverse(self, predict: Predict, state: Tensor, library: Tensor, n_steps: int, generator: Rng = None) -> Tensor:
         """Add molecules to dense cells until they have ``library`` molecules (of each modality)."""
         count = self.blocks.dense_sums
         return diffusion.grow_molecules(predict, library, state, n_steps=n_steps, generator=generator, count=count)
@@ -110,33 +108,33 @@ class GaussianPath(Path):
         super().__init__(blocks, options)
         self.prediction = options.prediction
         self.sampler = options.sampler
-        self.schedule = diffusion.SCHEDULES[options.schedule]
+        self.schedule = gaussian.SCHEDULES[options.schedule]
 
-    def corrupt(self, coded: Tensor, generator: Rng = None) -> Noised:
-        return self.add_noise(coded, diffusion.noise_times(len(coded), generator, coded.device), generator)
+    def corrupt(self, coded: Tensor, generator: Rng = None) -> gaussian.Noised:
+        return self.add_noise(coded, gaussian.noise_times(len(coded), generator, coded.device), generator)
 
-    def add_noise(self, vector: Tensor, time: Tensor, generator: Rng = None) -> Noised:
+    def add_noise(self, vector: Tensor, time: Tensor, generator: Rng = None) -> gaussian.Noised:
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
-        return Noised(vector, Noisy(diffusion.add_noise(vector, noise, self.schedule(time)), time))
+        return gaussian.Noised(vector, gaussian.Noisy(gaussian.add_noise(vector, noise, self.schedule(time)), time))
 
-    def start(self, library: Tensor, length: int, generator: Rng = None) -> Noisy:
+    def start(self, library: Tensor, length: int, generator: Rng = None) -> gaussian.Noisy:
         noise = torch.randn(len(library), length, generator=generator, device=library.device)
-        return Noisy(noise, diffusion.TIME_MAX)
+        return gaussian.Noisy(noise, gaussian.TIME_MAX)
 
-    def keep(self, coded: Tensor, share: float, generator: Rng = None) -> Noisy:
+    def keep(self, coded: Tensor, share: float, generator: Rng = None) -> gaussian.Noisy:
         """Add noise until a ``share`` of the variance is signal."""
         time = self.schedule.time_of_signal(torch.tensor(share))
         return self.add_noise(coded, time.to(coded), generator).state._replace(time=time)
 
     def reverse(
-        self, predict: Predict, state: Noisy, library: Tensor, *, n_steps: int, generator: Rng = None
+        self, predict: Predict, state: gaussian.Noisy, library: Tensor, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Denoise vectors; the last step removes all remaining noise."""
-        grid = diffusion.even_times if self.sampler == "ancestral" else diffusion.even_log_snr
+        grid = gaussian.even_times if self.sampler == "ancestral" else gaussian.even_log_snr
         times = grid(float(state.time), n_steps, self.schedule).to(state.values)
 
-        def denoise(values: Tensor, time: Tensor) -> GaussianPrediction:
-            return predict(Noisy(values, time), library)
+        def denoise(values: Tensor, time: Tensor) -> gaussian.GaussianPrediction:
+            return predict(gaussian.Noisy(values, time), library)
 
-        solved = diffusion.SAMPLERS[self.sampler](denoise, state.values, times, self.schedule, generator)
+        solved = gaussian.SAMPLERS[self.sampler](denoise, state.values, times, self.schedule, generator)
         return denoise(solved, times[-1]).mean

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from scdiffgen import diffusion
 from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import gaussian
 from scdiffgen.nn import check_choices
 
 Given: TypeAlias = Conditions[Tensor]
@@ -51,9 +51,9 @@ class GaussianOptions:
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
-    prediction: diffusion.PredictionKind = "eps"
-    schedule: diffusion.ScheduleKind = "cosine"
-    sampler: diffusion.SamplerKind = "dpm_solver"
+    prediction: gaussian.PredictionKind = "eps"
+    schedule: gaussian.ScheduleKind = "cosine"
+    sampler: gaussian.SamplerKind = "dpm_solver"
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -81,7 +81,7 @@ class LatentOptions(GaussianOptions):
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
-    prediction: diffusion.PredictionKind = "x0"
+    prediction: gaussian.PredictionKind = "x0"
     latent_dim: int = 8
     autoencoder_share: float = 0.4
 

@@ -235,19 +235,12 @@ class ScoreNetwork(nn.Module):
         self.trunk = TokenTrunk(n_genes, size, input_kind)
         self.readout = AdditiveReadout(n_genes, size)
 
-    def read(
-        self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> tuple[Genes, CellVector]:
-        """Compute gene scores of corrupted cells, and return the conditioning vector."""
-        conditioning = self.trunk.conditioning(level, library, condition, numbers)
-        tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
-        return self.readout(tokens), conditioning.vector
-
     def tokens(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> Tokens:
+    ) -> tuple[Tokens, CellVector]:
+        """Compute the tokens of corrupted cells after the transformer, and the conditioning vector."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
-        return self.trunk(self.trunk.encoder.read(state), conditioning)
+        return self.trunk(self.trunk.encoder.read(state), conditioning), conditioning.vector
 
 
 class TokenNetwork(ScoreNetwork):
@@ -261,8 +254,8 @@ class TokenNetwork(ScoreNetwork):
         self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> GeneScores:
         """Compute gene scores of the next molecule, given the present molecules (CSR or dense)."""
-        scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
-        return self.urn(scores, conditioning, n_molecules)
+        tokens, conditioning = self.tokens(state, n_molecules, library, condition, numbers)
+        return self.urn(self.readout(tokens), conditioning, n_molecules)
 
 
 class CountLikelihood(nn.Module):

@@ -78,7 +78,8 @@ def test_values_are_read_as_well() -> None:
     network = random_weights(ScoreNetwork(N_GENES, SIZE, "values"))
 
     def scores(values: Tensor) -> Tensor:
-        return network.read(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION)[0].detach()
+        tokens, _ = network.tokens(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION)
+        return network.readout(tokens).detach()
 
     changed = VALUES.clone()
     changed[1, 4] *= -1
