@@ -230,11 +230,7 @@ class Conditions(Mapping[str, Condition[Array]]):
         return self.replace(completed)
 
     def drop(
-        self: Conditions[Tensor],
-        rate: float,
-        generator: torch.Generator | None = None,
-        *,
-        together: Collection[str] = (),
+        self: Conditions[Tensor], rate: float, generator: torch.Generator | None = None, together: Collection[str] = ()
     ) -> Conditions[Tensor]:
         """Apply condition dropout: each condition of each cell becomes missing with probability ``rate``."""
         if not 0 <= rate <= 1:

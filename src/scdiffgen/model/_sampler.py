@@ -44,18 +44,14 @@ class Sampler:
 
     @torch.no_grad()
     def sample(
-        self,
-        conditions: Conditions[np.ndarray],
-        sizes: np.ndarray,
-        generator: torch.Generator,
-        description: str | None = None,
+        self, given: Conditions[np.ndarray], sizes: np.ndarray, generator: torch.Generator, shown: str | None = None
     ) -> sparse.csr_matrix:
-        """Draw a cell of ``sizes`` molecules for each row, with a progress bar if there is a ``description``."""
+        """Draw a cell of ``sizes`` molecules for each row, with a progress bar if ``shown`` names it."""
         device, drawn = self.module.device, []
         rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
-        for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
+        for chosen in track(rows, shown or "", disable=shown is None or len(rows) < 2):
             library = torch.from_numpy(sizes[chosen]).float().to(device)
-            drawn.append(whole_counts(self.minibatch(conditions.take(chosen).to(device), library, generator)))
+            drawn.append(whole_counts(self.minibatch(given.take(chosen).to(device), library, generator)))
         return sparse.vstack(drawn, format="csr")
 
     def matched(

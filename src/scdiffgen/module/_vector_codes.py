@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import svds
@@ -135,9 +136,7 @@ class ScoreCode(CellCode[FactorDenoiser]):
         shares, inverse_dispersions, loadings = (table.cpu().numpy().astype(np.float64) for table in tables)
         return FactorModel(ReferenceDistribution(shares, inverse_dispersions), loadings)
 
-    def frame(
-        self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
-    ) -> Frame:
+    def frame(self, conditions: Conditions[np.ndarray], rng: Generator | None, *, open_ended: bool = False) -> Frame:
         """Return means and SDs of cells ``(cells, genes)``; with ``open_ended``, partial hierarchy paths match.
 
         If conditions are missing, a group that matches the given ones is drawn, or without ``rng`` matching groups are
@@ -157,7 +156,7 @@ class ScoreCode(CellCode[FactorDenoiser]):
         return Frame(*frame)
 
     def draw(
-        self, counts: sparse.csr_matrix, frame: Frame, rng: np.random.Generator, n_draws: int = 1, n_burn_in: int = 5
+        self, counts: sparse.csr_matrix, frame: Frame, rng: Generator, n_draws: int = 1, n_burn_in: int = 5
     ) -> NDArray[np.float32]:
         """Draw standardised scores ``(cells, draws, genes)`` of counts by Gibbs sampling of factors and scores."""
         model, drawn = self.model(), np.zeros((n_draws, *counts.shape), dtype=np.float32)
@@ -191,25 +190,19 @@ class ScoreCode(CellCode[FactorDenoiser]):
 
     # Cells to codes and back.
 
-    def rng(self, generator: Rng) -> np.random.Generator:
+    def rng(self, generator: Rng) -> Generator:
         """Create a NumPy generator seeded by the next number of a torch generator."""
         device = None if generator is None else generator.device
         return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))
 
-    def encode(self, denoiser: FactorDenoiser, counts: Tensor, conditions: Given, rng: np.random.Generator) -> Tensor:
+    def encode(self, denoiser: FactorDenoiser, counts: Tensor, conditions: Given, rng: Generator) -> Tensor:
         return self._tensor(self.draw(to_scipy(counts), self.frame(conditions.numpy(), rng), rng)[:, 0])
 
     def decode(
-        self,
-        denoiser: FactorDenoiser,
-        coded: Tensor,
-        library: Tensor,
-        conditions: Given,
-        rng: np.random.Generator,
-        guidance: Guidance,
+        self, denoiser: FactorDenoiser, coded: Tensor, library: Tensor, given: Given, rng: Generator, guidance: Guidance
     ) -> Tensor:
         """Convert standardised scores to counts ``(cells, genes)`` in the guided frame of their conditions."""
-        frame = self.guided_frame(conditions, rng, guidance)
+        frame = self.guided_frame(given, rng, guidance)
         scores = frame.means + frame.deviations * coded.cpu().numpy().astype(np.float64)
         counts = self.model().reference.to_counts(scores, library.cpu().numpy().astype(np.float64))
         return torch.from_numpy(counts.toarray()).to(library)
@@ -217,7 +210,7 @@ class ScoreCode(CellCode[FactorDenoiser]):
     def _tensor(self, scores: NDArray[np.floating]) -> Tensor:
         return torch.from_numpy(scores).to(self.means)
 
-    def guided_frame(self, conditions: Given, rng: np.random.Generator | None, guidance: Guidance) -> Frame:
+    def guided_frame(self, conditions: Given, rng: Generator | None, guidance: Guidance) -> Frame:
         """Return the frame of cells, in which a guidance scale multiplies the shifts of the means."""
         if isinstance(conditions, MixedConditions):
             ends = (self.guided_frame(end, deepcopy(rng), guidance) for end in (conditions.start, conditions.end))
