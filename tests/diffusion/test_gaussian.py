@@ -6,18 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion._gaussian import (
-    SCHEDULES,
-    TIME_MAX,
-    TIME_MIN,
-    GaussianPrediction,
-    Noised,
-    Noisy,
-    add_noise,
-    precision_of,
-    to_clean,
-    to_noise,
-)
+from scdiffgen.diffusion import gaussian
+from scdiffgen.diffusion._gaussian import GaussianPrediction, Noised, Noisy, add_noise, precision_of, to_clean, to_noise
 
 KINDS = ("x0", "eps", "v")
 
@@ -27,12 +17,12 @@ def cells(seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 CLEAN, NOISE = cells(0), cells(1)
-TIMES = torch.linspace(TIME_MIN, TIME_MAX, 9, dtype=torch.float64)
+TIMES = torch.linspace(gaussian.TIME_MIN, gaussian.TIME_MAX, 9, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
+@pytest.mark.parametrize("name", list(gaussian.SCHEDULES))
 def test_what_made_a_noisy_state_is_found_again(name: str) -> None:
-    level = SCHEDULES[name](TIMES)
+    level = gaussian.SCHEDULES[name](TIMES)
     noisy, wide = add_noise(CLEAN, NOISE, level), level.expand_as(CLEAN)
     velocity = wide.alpha_rate * CLEAN + wide.sigma_rate * NOISE
     for kind, predicted in zip(KINDS, (CLEAN, NOISE, velocity), strict=True):
@@ -40,9 +30,9 @@ def test_what_made_a_noisy_state_is_found_again(name: str) -> None:
     torch.testing.assert_close(to_noise(CLEAN, noisy, level), NOISE, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(SCHEDULES, KINDS)))
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(gaussian.SCHEDULES, KINDS)))
 def test_an_error_in_any_space_is_a_weight_times_that_of_the_data(name: str, kind: str) -> None:
-    level, guess = SCHEDULES[name](TIMES), cells(2)
+    level, guess = gaussian.SCHEDULES[name](TIMES), cells(2)
     noisy, wide = add_noise(CLEAN, NOISE, level), level.expand_as(CLEAN)
     truth = {"x0": CLEAN, "eps": NOISE, "v": wide.alpha_rate * CLEAN + wide.sigma_rate * NOISE}[kind]
     squared = (guess - truth).square().mean((1, 2))
@@ -51,10 +41,10 @@ def test_an_error_in_any_space_is_a_weight_times_that_of_the_data(name: str, kin
     torch.testing.assert_close(loss, squared, rtol=1e-8, atol=0)
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
-@pytest.mark.parametrize("time", [TIME_MIN, TIME_MAX])
+@pytest.mark.parametrize("name", list(gaussian.SCHEDULES))
+@pytest.mark.parametrize("time", [gaussian.TIME_MIN, gaussian.TIME_MAX])
 def test_both_ends_are_finite_in_single_precision(name: str, time: float) -> None:
-    level = SCHEDULES[name](torch.full((9,), time))
+    level = gaussian.SCHEDULES[name](torch.full((9,), time))
     clean, guess = cells(0, torch.float32), cells(2, torch.float32).requires_grad_()
     noisy = add_noise(clean, cells(1, torch.float32), level)
     for kind in KINDS:

@@ -9,19 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion._gaussian import (
-    SAMPLERS,
-    SCHEDULES,
-    TIME_MAX,
-    TIME_MIN,
-    Denoise,
-    GaussianPrediction,
-    ancestral,
-    ddim,
-    dpm_solver,
-    even_log_snr,
-    even_times,
-)
+from scdiffgen.diffusion import gaussian
+from scdiffgen.diffusion._gaussian import Denoise, GaussianPrediction, ancestral, ddim, dpm_solver
 from scdiffgen.module import guide
 
 SOLVERS = {"ddim": ddim, "dpm_solver": dpm_solver}  # of the probability-flow equation, in both directions
@@ -35,7 +24,7 @@ def exact_denoiser(name: str, mean: Tensor = MEAN) -> Denoise:
     """The posterior mean of independent Gaussian data: linear regression of data on data plus noise."""
 
     def denoise(noisy: Tensor, time: Tensor) -> GaussianPrediction:
-        level = SCHEDULES[name](time)
+        level = gaussian.SCHEDULES[name](time)
         slope = level.alpha * SPREAD**2 / (level.alpha**2 * SPREAD**2 + level.sigma**2)
         return GaussianPrediction(mean + slope * (noisy - level.alpha * mean), ONE)
 
@@ -44,7 +33,7 @@ def exact_denoiser(name: str, mean: Tensor = MEAN) -> Denoise:
 
 def flow(name: str, noisy: Tensor, start: float, end: float) -> Tensor:
     """Exact solution: the standardised state never changes."""
-    there, here = (SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (end, start))
+    there, here = (gaussian.SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (end, start))
     scale = [(level.alpha**2 * SPREAD**2 + level.sigma**2).sqrt() for level in (there, here)]
     return there.alpha * MEAN + scale[0] / scale[1] * (noisy - here.alpha * MEAN)
 
@@ -53,13 +42,15 @@ def grid(n_steps: int, start: float, end: float) -> Tensor:
     return torch.linspace(start, end, n_steps + 1, dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(SCHEDULES, SOLVERS)))
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(gaussian.SCHEDULES, SOLVERS)))
 @pytest.mark.parametrize("ends", [(0.9, 0.1), (0.1, 0.9)], ids=["to the data", "to the noise"])
 def test_errors_fall_with_the_order_of_the_solver(name: str, kind: str, ends: tuple[float, float]) -> None:
     steps = np.array([32, 64, 128])
     exact = flow(name, START, *grid(1, *ends).tolist())
     errors = [
-        float((SOLVERS[kind](exact_denoiser(name), START, grid(n, *ends), SCHEDULES[name]) - exact).abs().max())
+        float(
+            (SOLVERS[kind](exact_denoiser(name), START, grid(n, *ends), gaussian.SCHEDULES[name]) - exact).abs().max()
+        )
         for n in steps
     ]
     slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
@@ -71,7 +62,7 @@ def test_errors_fall_with_the_order_of_the_solver(name: str, kind: str, ends: tu
 def test_schedules_with_equal_signal_to_noise_end_at_the_same_data(solver: object) -> None:
     shares = torch.linspace(0.05, 0.95, 8, dtype=torch.float64)
     ends = {}
-    for name, schedule in SCHEDULES.items():
+    for name, schedule in gaussian.SCHEDULES.items():
         times = schedule.time_of_signal(shares)
         first, last = schedule(times[0]), schedule(times[-1])
         start = START * first.alpha  # the same state in units of the data
@@ -80,11 +71,11 @@ def test_schedules_with_equal_signal_to_noise_end_at_the_same_data(solver: objec
         torch.testing.assert_close(ends[name], ends["cosine"], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
+@pytest.mark.parametrize("name", list(gaussian.SCHEDULES))
 def test_an_ancestral_step_draws_from_the_posterior_of_the_next_state(name: str) -> None:
     """Bayes' rule: the next state given the data, updated by the present state given the next."""
     n, clean, present = 40_000, 1.5, -0.4
-    now, after = (SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (0.7, 0.5))
+    now, after = (gaussian.SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (0.7, 0.5))
     passed = now.alpha / after.alpha
     added = now.sigma**2 - passed**2 * after.sigma**2
     precision = 1 / after.sigma**2 + passed**2 / added
@@ -93,7 +84,7 @@ def test_an_ancestral_step_draws_from_the_posterior_of_the_next_state(name: str)
         lambda noisy, time: GaussianPrediction(torch.full_like(noisy, clean), ONE),
         torch.full((n,), present, dtype=torch.float64),
         grid(1, 0.7, 0.5),
-        SCHEDULES[name],
+        gaussian.SCHEDULES[name],
         torch.Generator().manual_seed(0),
     )
     spread = float(precision**-0.5)
@@ -104,18 +95,18 @@ def test_an_ancestral_step_draws_from_the_posterior_of_the_next_state(name: str)
 def test_ancestral_sampling_draws_the_data() -> None:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(4000, 3, generator=generator, dtype=torch.float64)
-    grid_of_all = grid(998, TIME_MAX, TIME_MIN)
-    drawn = ancestral(exact_denoiser("linear"), noise, grid_of_all, SCHEDULES["linear"], generator)
+    grid_of_all = grid(998, gaussian.TIME_MAX, gaussian.TIME_MIN)
+    drawn = ancestral(exact_denoiser("linear"), noise, grid_of_all, gaussian.SCHEDULES["linear"], generator)
     np.testing.assert_allclose(drawn.mean(0), MEAN, atol=4 * float(SPREAD.max()) / 4000**0.5)
     np.testing.assert_allclose(drawn.std(0), SPREAD, rtol=0.05)
 
 
-@pytest.mark.parametrize(("name", "kind"), list(itertools.product(SCHEDULES, SAMPLERS)))
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(gaussian.SCHEDULES, gaussian.SAMPLERS)))
 def test_the_whole_range_is_finite_in_single_precision(name: str, kind: str) -> None:
     noise = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    times, generator = torch.linspace(TIME_MAX, TIME_MIN, 9), torch.Generator().manual_seed(1)
-    ended = SAMPLERS[kind](
-        lambda noisy, time: GaussianPrediction(noisy.tanh(), ONE), noise, times, SCHEDULES[name], generator
+    times, generator = torch.linspace(gaussian.TIME_MAX, gaussian.TIME_MIN, 9), torch.Generator().manual_seed(1)
+    ended = gaussian.SAMPLERS[kind](
+        lambda noisy, time: GaussianPrediction(noisy.tanh(), ONE), noise, times, gaussian.SCHEDULES[name], generator
     )
     assert ended.dtype == torch.float32 and torch.isfinite(ended).all()
 
@@ -130,7 +121,7 @@ def test_guidance_moves_along_the_line_between_two_denoisers(scale: float, mean:
 
 def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
     """The exact denoiser of normal data is linear, so what a solver makes of their variance is one number."""
-    schedule = SCHEDULES["cosine"]
+    schedule = gaussian.SCHEDULES["cosine"]
 
     def share_of_variance(grid: Callable[..., Tensor], variance: float, solver: Any = dpm_solver) -> float:
         def denoise(noisy: Tensor, time: Tensor) -> GaussianPrediction:
@@ -139,13 +130,15 @@ def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
                 level.alpha * variance / (level.alpha**2 * variance + level.sigma**2) * noisy, ONE
             )
 
-        times = grid(TIME_MAX, 32, schedule).double()
+        times = grid(gaussian.TIME_MAX, 32, schedule).double()
         drawn = denoise(solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1]).mean
         return float(drawn**2 / variance)
 
     variances = (0.05, 0.3, 1.0, 10.0, 30.0)
-    in_log_snr, in_time = ([share_of_variance(grid, v) for v in variances] for grid in (even_log_snr, even_times))
+    in_log_snr, in_time = (
+        [share_of_variance(grid, v) for v in variances] for grid in (gaussian.even_log_snr, gaussian.even_times)
+    )
     np.testing.assert_allclose(in_log_snr, 1.02, atol=0.005)
     assert in_time[0] > 1.4 and in_time[-1] < 0.9
-    np.testing.assert_allclose([share_of_variance(even_log_snr, v, ddim) for v in variances], 0.81, atol=0.005)
-    assert float(even_log_snr(0.7, 8, schedule)[0]) == pytest.approx(0.7)
+    np.testing.assert_allclose([share_of_variance(gaussian.even_log_snr, v, ddim) for v in variances], 0.81, atol=0.005)
+    assert float(gaussian.even_log_snr(0.7, 8, schedule)[0]) == pytest.approx(0.7)

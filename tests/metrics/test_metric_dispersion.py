@@ -153,10 +153,7 @@ def test_genes_of_labels_are_those_that_scipy_calls() -> None:
 
 def test_too_few_cells_are_nan_with_a_warning_and_names_of_groups_are_free(train, real) -> None:
     rare = real[np.r_[np.flatnonzero(real.obs["type"] != "c"), np.flatnonzero(real.obs["type"] == "c")[:8]]].copy()
-    with pytest.warns(
-        metrics.FewCellsWarning,
-        match="too few cells: mean_distance of generated, other_real .c, ",
-    ):
+    with pytest.warns(metrics.FewCellsWarning, match="too few cells: mean_distance of generated, other_real .c, "):
         table = dispersion(rare, rare, train, "type", n_pcs=3)
     assert table.loc["c", "ratio"].isna().all() and not table.loc["c", "apart"].any()
     assert table.drop(index="c")["ratio"].notna().all()

@@ -133,10 +133,7 @@ def test_groups_have_a_colour_each_and_the_same_place_in_both_panels(n_groups: i
 
 @pytest.mark.parametrize(
     ("panel", "column", "poisson"),
-    [
-        ("mean_variance", "variance", lambda mean: mean),
-        ("mean_dropout", "dropout", lambda mean: np.exp(-mean)),
-    ],
+    [("mean_variance", "variance", lambda mean: mean), ("mean_dropout", "dropout", lambda mean: np.exp(-mean))],
 )
 def test_genes_stand_where_scanpy_and_numpy_put_them(real, generated, panel: str, column: str, poisson) -> None:
     axis = pl.evaluation(real, generated, panels=panel)[panel]
