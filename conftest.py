@@ -32,7 +32,7 @@ def example() -> tuple[AnnData, TokenDiffusion]:
     import scdiffgen
 
     adata = scdiffgen.datasets.pbmc68k()
-    scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16, n_layers=1)
     model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
     return adata, model
@@ -44,7 +44,7 @@ def joint_example() -> tuple[MuData, TokenDiffusion]:
     import scdiffgen
 
     mdata = scdiffgen.datasets.simulate_cite(n_cells=100)
-    scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
+    scdiffgen.model.setup_mudata(mdata, labels_key="cell_type")
     model = scdiffgen.model.TokenDiffusion(mdata, n_tokens=4, token_dim=16, n_layers=1)
     model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
     return mdata, model
@@ -57,7 +57,7 @@ def screen_example() -> tuple[AnnData, TokenDiffusion]:
 
     screen = scdiffgen.datasets.simulate(n_cells=100)
     keys = {"batch_key": "batch", "perturbation_key": "perturbation", "dose_key": "dose"}
-    scdiffgen.model.TokenDiffusion.setup_anndata(screen, layer="counts", **keys)
+    scdiffgen.model.setup_anndata(screen, layer="counts", **keys)
     model = scdiffgen.model.TokenDiffusion(screen, n_tokens=4, token_dim=16, n_layers=1)
     model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
     return screen, model

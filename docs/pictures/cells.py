@@ -31,7 +31,7 @@ adata = scdiffgen.datasets.pbmc68k()
 held_out = adata.obs.groupby("cell_type", observed=True).sample(frac=0.3, random_state=0).index
 is_held_out = adata.obs_names.isin(held_out)
 real, train = adata[is_held_out].copy(), adata[~is_held_out].copy()
-scdiffgen.model.TokenDiffusion.setup_anndata(train, layer="counts", labels_key="cell_type")
+scdiffgen.model.setup_anndata(train, layer="counts", labels_key="cell_type")
 model = scdiffgen.model.TokenDiffusion(train)
 model.train(enable_progress_bar=False)
 table = real.obs["cell_type"].value_counts().reset_index(name="n_cells")
@@ -42,7 +42,7 @@ simulated = scdiffgen.datasets.simulate(
     5000, n_genes=200, n_types=3, n_batches=1, doses=[0.1, 0.3, 1.0, 3.0, 10.0], seed=4
 )
 dosed, others = simulated[:3000].copy(), simulated[3000:].copy()
-scdiffgen.model.TokenDiffusion.setup_anndata(
+scdiffgen.model.setup_anndata(
     dosed, layer="counts", labels_key="cell_type", perturbation_key="perturbation", dose_key="dose", dose_unit="uM"
 )
 dosed_model = scdiffgen.model.TokenDiffusion(dosed, preset="small")

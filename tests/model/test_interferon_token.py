@@ -8,6 +8,7 @@ import scanpy as sc
 import scvi
 from anndata import AnnData
 
+import scdiffgen
 from scdiffgen import tl
 from scdiffgen.model import TokenDiffusion
 
@@ -25,7 +26,7 @@ def trained() -> tuple[AnnData, TokenDiffusion]:
     spread = np.asarray(adata.X.power(2).mean(0)).ravel() - mean**2
     adata = adata[:, np.argsort(-spread / np.maximum(mean, 0.02))[:500]].copy()
     adata = adata[np.asarray(adata.X.sum(1)).ravel() > 0].copy()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", categorical_covariate_keys=["condition"])
+    scdiffgen.model.setup_anndata(adata, labels_key="cell_type", categorical_covariate_keys=["condition"])
     scvi.settings.seed = 0
     model = TokenDiffusion(adata, n_tokens=6, token_dim=32, n_layers=1)
     model.train(max_epochs=10, accelerator="cpu", enable_progress_bar=False)

@@ -13,7 +13,7 @@ from scdiffgen.model._training_summary import remember_training
 def nested() -> tuple[AnnData, TokenDiffusion]:
     adata = scdiffgen.datasets.pbmc68k()[::3].copy()
     adata.obs["treatment"] = np.where(np.arange(adata.n_obs) % 2, "IFNB", "control")
-    TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
     model = TokenDiffusion(
         adata, n_tokens=5, token_dim=16, n_layers=1, network=NetworkOptions(readout_dim=4, nested_tokens=True)
     )

@@ -26,7 +26,7 @@ def trained() -> Example:
     """Blood cells, half of them treated, and a model that has learned something."""
     adata = scdiffgen.datasets.pbmc68k()[::2].copy()
     adata.obs["treatment"] = np.where(np.arange(adata.n_obs) % 2, "IFNB", "control")
-    TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
     model = TokenDiffusion(adata, n_tokens=3, token_dim=16, n_layers=2)
     model.train(max_epochs=8, accelerator="cpu", enable_progress_bar=False)
     return adata, model

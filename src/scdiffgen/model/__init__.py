@@ -1,4 +1,4 @@
-"""Models and their options, and files of cells that are read on demand."""
+"""Models, their options, and the registration of cells."""
 
 import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
 
@@ -8,4 +8,15 @@ from scdiffgen.nn import NetworkOptions
 
 from ._token_diffusion import TokenDiffusion
 
-__all__ = ["GaussianOptions", "LatentOptions", "NetworkOptions", "TokenDiffusion", "open_cells"]
+setup_anndata = TokenDiffusion.setup_anndata
+setup_mudata = TokenDiffusion.setup_mudata
+
+__all__ = [
+    "GaussianOptions",
+    "LatentOptions",
+    "NetworkOptions",
+    "TokenDiffusion",
+    "open_cells",
+    "setup_anndata",
+    "setup_mudata",
+]

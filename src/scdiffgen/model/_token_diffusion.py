@@ -105,7 +105,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
-    >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
     >>> model.train(max_epochs=1, enable_progress_bar=False)
     """

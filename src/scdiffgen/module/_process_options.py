@@ -46,7 +46,7 @@ class GaussianOptions:
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
-    >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.GaussianOptions(prediction="v", sampler="ddim")
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
@@ -76,7 +76,7 @@ class LatentOptions(GaussianOptions):
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
-    >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.LatentOptions(latent_dim=4)
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """

@@ -77,7 +77,7 @@ class NetworkOptions:
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
-    >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> network = scdiffgen.model.NetworkOptions(positions="none", dropout=0.0, n_heads=1)
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=7, network=network)
     """
