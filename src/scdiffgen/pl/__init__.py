@@ -1,6 +1,6 @@
 """Figures of results. Functions return axes and compute only layout: orders, colours and sizes."""
 
-from scdiffgen.pl._curves import dose_response, membership_inference, power_curves, training_history
+from scdiffgen.pl._curves import dose_response, membership_inference, power_curves, ranked_experiments, training_history
 from scdiffgen.pl._evaluation import evaluation
 from scdiffgen.pl._token_figures import token_contributions, token_embedding, token_heatmap, token_loadings
 
@@ -9,6 +9,7 @@ __all__ = [
     "evaluation",
     "membership_inference",
     "power_curves",
+    "ranked_experiments",
     "token_contributions",
     "token_embedding",
     "token_heatmap",
