@@ -13,8 +13,7 @@ RESULTS = {"pydeseq2": "agreement", "pertpy": "genes", "cell_eval": "by_perturba
 
 def blocks(heading: str) -> list[str]:
     """Code of a section, with the imports of the page, on fewer cells and with a short training."""
-    code = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
-    text = PAGE.read_text()
+    code, text = re.compile(r"```python\n(.*?)```", flags=re.DOTALL), PAGE.read_text()
     first, *others = code.findall(text.partition(f"## {heading}\n")[2].partition("\n## ")[0])
     imports = code.search(text).group(1)
     first = first.replace("n_cells=3000", "n_cells=1000").replace("model.train()", "model.train(max_epochs=1)")

@@ -97,7 +97,7 @@ def rank_experiments(model: TokenDiffusion | ResponseEstimator, candidates: pd.D
 
     order = sorted(range(len(asked)), key=lambda i: (cost[i], n_cells[i], asked[i][0], sorted(asked[i][1])))
     pairs = [*known, *(asked[i] for i in order)]  # in an order that does not depend on that of the rows
-    cells, bulks = [*controls.values()], predictor.bulks
+    cells, bulks = [x for x in controls.values() if x is not None], predictor.bulks
     variances = [np.average(bulks.log_variance, axis=0, weights=n).sum() for n in cells]
     variance = float(np.mean(variances))  # of a control cell, summed over genes
     position = {codes: place for place, codes in enumerate(controls)}
@@ -178,7 +178,7 @@ def _prior(
             shared[treatment] = (1 - 1 / n) * (1 - specific)
         first = last
     sizes = {treatment: response.size for treatment, response in measured.items()}
-    mean_size, mean_shared = (np.mean([*x.values()] or [default]) for x, default in ((sizes, size), (shared, 0.0)))
+    mean_size, mean_shared = (float(np.mean([*x.values()] or [y])) for x, y in ((sizes, size), (shared, 0.0)))
     treatments = [treatment for _, treatment in pairs]
     amplitude = np.sqrt([sizes.get(treatment, mean_size) for treatment in treatments])
     common = np.array([shared.get(treatment, mean_shared) for treatment in treatments])
