@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
     from scdiffgen.responses import Asked, Comparisons, ResponseEstimator
 
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+Reals = NDArray[np.float64]
 TINY = np.finfo(float).tiny
 Treated = frozenset[tuple[int, float]]  # codes and doses of the parts of a treatment
-Pair = tuple[tuple[int, ...], Treated]  # codes of a cell context, and its treatment
+Experiment = tuple[tuple[int, ...], Treated]  # codes of a cell context, and its treatment
 
 
 class MeasuredResponse(NamedTuple):
@@ -83,7 +82,7 @@ def rank_experiments(model: TokenDiffusion | ResponseEstimator, candidates: pd.D
     predictor, requested = model._requested_responses(conditions)
     table, columns = predictor.comparisons, _shared_columns(predictor.comparisons, requested)
     known, noise, measured = _measured(table, columns)
-    asked: list[Pair] = [(tuple(codes[columns]), frozenset(treatment.items())) for codes, treatment in requested]
+    asked: list[Experiment] = [(tuple(codes[columns]), frozenset(treatment.items())) for codes, treatment in requested]
     is_known = {*known}
     controls = {codes: _control_cells(table, columns, codes) for codes, _ in (*known, *asked)}
     for row, (codes, treatment) in zip(conditions.to_dict("records"), asked, strict=True):
@@ -113,7 +112,7 @@ def rank_experiments(model: TokenDiffusion | ResponseEstimator, candidates: pd.D
     return ranked.assign(gain_per_cost=gain / cost[rows], error_left=1 - gain.cumsum())
 
 
-def _checked(candidates: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int64], Vector]:
+def _checked(candidates: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int64], Reals]:
     """Split candidates into conditions, numbers of cells and costs; raise if a number is not positive."""
     if not (isinstance(candidates, pd.DataFrame) and len(candidates)):
         raise ValueError("`candidates` is no data frame with rows: pass one row per possible experiment.")
@@ -136,7 +135,7 @@ def _shared_columns(table: Comparisons, requested: Sequence[Asked]) -> np.ndarra
     return np.array(given.pop(), dtype=int)
 
 
-def _control_cells(table: Comparisons, columns: np.ndarray, codes: tuple[int, ...]) -> Vector | None:
+def _control_cells(table: Comparisons, columns: np.ndarray, codes: tuple[int, ...]) -> Reals | None:
     """Count the control cells ``(groups,)`` of a context; None if there are too few."""
     context = np.full(table.bulks.cell_context.shape[1], Code.MISSING)
     context[columns] = codes
@@ -145,9 +144,9 @@ def _control_cells(table: Comparisons, columns: np.ndarray, codes: tuple[int, ..
 
 def _measured(
     table: Comparisons, columns: np.ndarray
-) -> tuple[list[Pair], list[float], dict[Treated, MeasuredResponse]]:
+) -> tuple[list[Experiment], list[float], dict[Treated, MeasuredResponse]]:
     """Return the measured pairs, their sampling variances summed over genes, and a summary of each treatment."""
-    known, noise, summaries = list[Pair](), list[float](), dict[Treated, MeasuredResponse]()
+    known, noise, summaries = list[Experiment](), list[float](), dict[Treated, MeasuredResponse]()
     for treatment in table.bulks.treatments():
         if (found := table.measured(columns, treatment)) is None:
             continue
@@ -161,12 +160,12 @@ def _measured(
 
 
 def _prior(
-    pairs: Sequence[Pair],
-    similar: Matrix,
-    features: Matrix | None,
+    pairs: Sequence[Experiment],
+    similar: Reals,
+    features: Reals | None,
     measured: Mapping[Treated, MeasuredResponse],
     size: float,
-) -> Matrix:
+) -> Reals:
     """Compute the prior covariance ``(pairs, pairs)`` of responses; ``size`` if no response was measured."""
     shared, first = dict[Treated, float](), 0
     for treatment, response in measured.items():
@@ -186,14 +185,14 @@ def _prior(
     return np.outer(amplitude, amplitude) * of_contexts * _treatment_kernel(treatments, features)
 
 
-def _gaussian_kernel(points: Matrix) -> Matrix:
+def _gaussian_kernel(points: Reals) -> Reals:
     """Compute a Gaussian kernel ``(points, points)``, as wide as the median distance between distinct points."""
     distances = pdist(points)
     width = np.median(pdist(np.unique(points, axis=0))) if distances.any() else 1.0
     return np.exp(-((squareform(distances) / width) ** 2))
 
 
-def _treatment_kernel(treatments: Sequence[Treated], features: Matrix | None) -> Matrix:
+def _treatment_kernel(treatments: Sequence[Treated], features: Reals | None) -> Reals:
     """Compute the cosine kernel of treatments, by feature vectors or identity and doses of their parts."""
     parts = sorted({part for treatment in treatments for part in treatment})
     codes, doses = (np.array(column) for column in zip(*parts, strict=True))
@@ -205,7 +204,7 @@ def _treatment_kernel(treatments: Sequence[Treated], features: Matrix | None) ->
     return kernel / np.sqrt(np.outer(kernel.diagonal(), kernel.diagonal()))
 
 
-def _choose_greedily(covariance: Matrix, noise: Vector, cost: Vector) -> tuple[list[int], Vector]:
+def _choose_greedily(covariance: Reals, noise: Reals, cost: Reals) -> tuple[list[int], Reals]:
     """Order experiments by the reduction of the trace of the covariance per cost, given those chosen before."""
     covariance, left, chosen, gains = covariance.copy(), np.arange(len(cost)), list[int](), list[float]()
     while len(left):
