@@ -618,6 +618,13 @@ def test_row_own_simulated_experiment_and_power(typed: TokenDiffusion) -> None:
     assert table["power"].between(0, 1).all() and (table["depth_needed"] > 0).all()
 
 
+def test_row_own_next_experiment(screen: TokenDiffusion) -> None:
+    candidates = pd.DataFrame({"cell_type": ["type_0", "type_1"], "perturbation": "C", "dose": 1.0, "cost": [2.0, 1.0]})
+    ranked = tl.rank_experiments(screen, candidates)
+    assert ranked["cell_type"].tolist() == ["type_1", "type_0"] and ranked["error_left"].between(0, 1).all()
+    assert len(pl.ranked_experiments(ranked, show=False).patches) == 2
+
+
 def test_row_own_disclosure_risk() -> None:
     members, others = simulated_cells(150), simulated_cells(150, seed=9)
     others.obs_names = [f"other_{name}" for name in others.obs_names]

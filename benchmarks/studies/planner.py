@@ -5,9 +5,8 @@
 The control cells of all contexts are given. On Kang 2018 a pair is a cell type of a donor, on Zhao 2021 a tumour, and
 on Papalexi 2021 a knock-out of a gene with feature vectors. The error of a stage is the squared error of the predicted
 changes of all pairs not measured yet, over that of no change for all pairs; the score of an order is the area under
-this curve, per experiment or per treated cell. *Planned* orders measure next the pair with the largest reduction, per
-treated cell or per experiment, of the posterior variance of all unmeasured pairs under a Gaussian process, with a
-kernel of distances between control profiles or feature vectors, and noise inverse to the number of cells.
+this curve, per experiment or per treated cell. *Planned* orders are those of `scdiffgen.tl.rank_experiments`, per
+treated cell or per experiment: ranked once from the control cells, or again after each measured response.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from benchmarks._data import FOLDER, variable_genes
 from benchmarks._perturbation_data import CONTEXT, CONTROL, PAPALEXI, RESPONSE, ZHAO, gene_loadings, kang_cells, read
 from benchmarks._record import start
 from scdiffgen.conditions import Code
-from scdiffgen.responses import MIN_CELLS, ResponseEstimator, ResponsePredictor
+from scdiffgen.responses import ResponseEstimator, ResponsePredictor
 from scdiffgen.responses._stacking import FEW, stack
+from scdiffgen.tl import rank_experiments
 
 N_GENES, N_ORDERS = 500, 20
 STAGES = (0, 1, 2, 4, 8, 16, 32)  # numbers of measured pairs at which the others are predicted
@@ -61,8 +61,8 @@ class Replay(NamedTuple):
                 profiles.append(measured.before[row] if vectors is None else vectors[estimator.names[code]])
         return cls(estimator, np.array(codes), np.stack(profiles), np.array(n_cells), np.stack(truth))
 
-    def error(self, measured: Sequence[int]) -> float:
-        """Relative squared error of the pairs that are not measured."""
+    def after(self, measured: Sequence[int]) -> ResponseEstimator:
+        """Estimator of all control cells and of the treated cells of measured pairs."""
         whole = self.estimator.predictor
         bulks, known = whole.bulks, {tuple(self.codes[pair]) for pair in measured}
         treated = (bulks.interventions >= 0).any(1)
@@ -71,8 +71,28 @@ class Replay(NamedTuple):
         fixed = ("state_loadings", "curves")  # control groups, which have the curves, are all kept
         fewer = replace(bulks, **{name: array[keep] for name, array in vars(bulks).items() if name not in fixed})
         predictor = ResponsePredictor(fewer, whole.features, whole.batches, whole.names, whole.labels)
+        return replace(self.estimator, predictor=predictor)
+
+    def planned(self, measured: Sequence[int], *, per_cell: bool) -> Order:
+        """Ranked pairs that are not measured."""
+        names, contexts = self.estimator.names, self.estimator.contexts
+        rows = [(contexts[context], names[code]) for context, code in self.codes]
+        pairs = pd.DataFrame(rows, columns=["context", "treatment"]).assign(n_cells=self.n_cells)
+        left = pairs.drop(index=[*measured])
+        return rank_experiments(self.after(measured), left if per_cell else left.assign(cost=1)).index.tolist()
+
+    def planned_again(self, *, per_cell: bool) -> Order:
+        """Order of which each pair is the first of a new ranking."""
+        order = Order()
+        while len(order) < len(self.codes):
+            order.append(self.planned(order, per_cell=per_cell)[0])
+        return order
+
+    def error(self, measured: Sequence[int]) -> float:
+        """Relative squared error of the pairs that are not measured."""
+        predictor = self.after(measured).predictor
         left = sorted({*range(len(self.codes))} - {*measured})
-        predict = self.across_contexts if whole.features is None else self.across_perturbations
+        predict = self.across_contexts if predictor.features is None else self.across_perturbations
         return ((self.truth[left] - predict(predictor, left)) ** 2).sum() / (self.truth**2).sum()
 
     def across_perturbations(self, predictor: ResponsePredictor, pairs: Sequence[int]) -> NDArray[np.float64]:
@@ -105,24 +125,6 @@ class Replay(NamedTuple):
         cost = np.append(0, self.n_cells[order].cumsum()) / self.n_cells.sum()
         places = [*stages, len(order)]
         return np.trapezoid(errors, np.array(places) / len(order)), np.trapezoid(errors, cost[places])
-
-    def kernel(self) -> NDArray[np.float64]:
-        """Gaussian kernel between pairs, as wide as the median distance."""
-        distances = pdist(self.profiles)
-        return np.exp(-((squareform(distances) / np.median(distances)) ** 2))
-
-
-def planned(replay: Replay, *, per_cell: bool) -> Order:
-    """Order by the largest reduction of the posterior variances of the pairs that are not measured."""
-    covariance, left, order = replay.kernel(), [*range(len(replay.codes))], Order()
-    noise = MIN_CELLS / replay.n_cells / 10
-    while left:
-        gains = [np.square(covariance[pair, left]).sum() / (covariance[pair, pair] + noise[pair]) for pair in left]
-        best = left[int(np.argmax(np.array(gains) / (replay.n_cells[left] if per_cell else 1)))]
-        covariance -= np.outer(covariance[best], covariance[best]) / (covariance[best, best] + noise[best])
-        left.remove(best)
-        order.append(best)
-    return order
 
 
 def farthest(replay: Replay) -> Order:
@@ -172,8 +174,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.data:
         replay = DATA[name]()
         orders = {
-            "planned per cell": planned(replay, per_cell=True),
-            "planned per experiment": planned(replay, per_cell=False),
+            "planned per cell": replay.planned([], per_cell=True),
+            "planned per experiment": replay.planned([], per_cell=False),
+            "planned again per cell": replay.planned_again(per_cell=True),
+            "planned again per experiment": replay.planned_again(per_cell=False),
             "most cells first": np.argsort(-replay.n_cells, kind="stable").tolist(),
             "largest distance first": farthest(replay),
         }

@@ -22,6 +22,17 @@ CALLS = {
         table = scdiffgen.tl.power_analysis(model, **designs, n_replicates=1, experiment=study)
         scdiffgen.pl.power_curves(table)
     """,
+    "ranked_experiments": """
+        from scdiffgen.responses import ResponseEstimator
+
+        cells = scdiffgen.datasets.simulate(2000, doses=[3.0])
+        measured = cells.obs["perturbation"].isin(["control", "A"]) | (cells.obs["cell_type"] == "type_0")
+        labels = [cells.obs.loc[measured, name].astype(str) for name in ("cell_type", "batch", "perturbation")]
+        estimator = ResponseEstimator.fit(cells[measured].layers["counts"], *labels)
+        pairs = pd.MultiIndex.from_product([["type_1", "type_2", "type_3"], ["B", "A+B"]])
+        candidates = pairs.to_frame(index=False, name=["context", "treatment"])
+        scdiffgen.pl.ranked_experiments(scdiffgen.tl.rank_experiments(estimator, candidates))
+    """,
     "token_contributions": """
         contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])
         scdiffgen.pl.token_contributions(contributions, adata.obs_names[0], "LYZ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import pandas as pd
 import scanpy as sc
 import scvi
 
@@ -16,6 +17,7 @@ __all__ = [
     "generated",
     "generated_controls",
     "model",
+    "pd",
     "real",
     "real_controls",
     "sc",

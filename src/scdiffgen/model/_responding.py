@@ -23,13 +23,14 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import add_perturbations, write_conditions
+from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells, repeated
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
-from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of
+from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of, response_groups
 
 
 class Responding(BaseModelClass):
@@ -281,6 +282,16 @@ class Responding(BaseModelClass):
         changes = mean_responses(responses, table.index, gene_names(self), interval=interval)
         changes.attrs["response_check"] = [*map(check_of, responses)]
         return changes
+
+    def _requested_responses(self, conditions: pd.DataFrame) -> tuple[ResponsePredictor, list[Asked]]:
+        """Return the predictor of responses, and the codes of each requested context and treatment."""
+        require_training(self)
+        require_anndata(self, "rank_experiments")
+        encoded, responses = encode(self, request_table(conditions)), sampler_of(self).responses
+        if responses is None or responses.predictors[0] is None:
+            raise ValueError("The model has no measured responses: register perturbations by `perturbation_key`.")
+        rows = response_groups(encoded, responses.specs, responses.edges)
+        return responses.predictors[0], [(codes, rows.treatment(i)) for i, codes in enumerate(rows.cell_context)]
 
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Register unmeasured perturbations by their feature vectors, so that responses to them can be predicted.

@@ -1,4 +1,4 @@
-"""Figures of tokens, losses, dose responses and power, and of membership inference attacks."""
+"""Figures of tokens, losses, dose responses, power and ranked experiments, and of membership inference attacks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm, Normalize
 
-from scdiffgen._arguments import check_choice
+from scdiffgen._arguments import check_choice, check_whole_number
 from scdiffgen._names import as_names, symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import chosen_tokens, group_column, stored_about_tokens, token_activation, token_labels
@@ -472,6 +472,38 @@ def power_curves(
         plain(axis, {"n_donors": "donors per arm", "n_cells": "cells per donor"}[x], "power")
     axes[-1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return finish(axes, "power_curves", show, save)
+
+
+@shared_docs
+def ranked_experiments(
+    table: pd.DataFrame, n_experiments: int = 20, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the expected error that each experiment removes, the best experiment first, beside the cumulative cost.
+
+    Parameters
+    ----------
+    table
+        Result of :func:`scdiffgen.tl.rank_experiments`.
+    n_experiments
+        Largest number of experiments to draw.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"perturbation": ["A", "B"], "n_cells": 100, "cost": [1.0, 2.0], "gain": [0.6, 0.3]})
+    >>> axis = ranked_experiments(table.assign(error_left=[0.4, 0.1]))
+    """
+    check_whole_number("n_experiments", n_experiments)
+    rows = table.head(n_experiments)
+    (axis,) = panels(1, 1, (5.0, 0.9 + 0.22 * len(rows)), ax)
+    axis.barh(range(len(rows)), rows["gain"], left=rows["error_left"], color=BLUE, height=0.7)
+    names = rows.loc[:, :"n_cells"].drop(columns="n_cells").astype(str).agg(", ".join, axis=1)
+    for position, (left, cost) in enumerate(zip(rows["error_left"], rows["cost"].cumsum(), strict=True)):
+        axis.text(left - 0.01, position, f"{cost:,.6g}", ha="right", va="center", fontsize=7, color=GREY)
+    axis.set(xlim=(-0.15, 1.02), ylim=(len(rows) - 0.5, -0.5), xticks=np.linspace(0, 1, 6))
+    plain(axis, "expected error, relative to now (numbers: cumulative cost)", "")
+    axis.set_yticks(range(len(rows)), names.map(shortened), fontsize=8)
+    return finish(axis, "ranked_experiments", show, save)
 
 
 @shared_docs

@@ -1,6 +1,7 @@
 """Prediction of responses in unmeasured contexts, and to unmeasured doses and perturbations."""
 
-from ._estimator import ResponseEstimator
+from ._comparisons import Comparisons
+from ._estimator import Asked, ResponseEstimator
 from ._expression_curves import UNEQUAL_DEPTH, apply_response
 from ._predictors import dose_weights
 from ._pseudobulks import MIN_CELLS, Pseudobulks, PseudobulkSums

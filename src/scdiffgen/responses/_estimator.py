@@ -6,14 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from scdiffgen._codes import Code, GroupTable
+from scdiffgen._arguments import check_names
+from scdiffgen._codes import Code, GroupTable, Treatment
 
 from ._pseudobulks import PseudobulkSums
 from ._response_predictor import ResponsePredictor
 from ._stacking import Prediction
+
+Asked = tuple[np.ndarray, Treatment]
+"""Codes of a context ``(columns,)``, and its treatment."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,16 @@ class ResponseEstimator:
             raise ValueError(f"`treatment` {treatment!r}: no cells predict its response in context {context!r}.")
         return response.apply(sparse.csr_matrix(counts), np.random.default_rng(seed), keep_library=False)
 
-    def _codes(self, treatment: str, context: object, dose: float) -> tuple[np.ndarray, dict[int, float]]:
+    def _requested_responses(self, conditions: pd.DataFrame) -> tuple[ResponsePredictor, list[Asked]]:
+        """Return the predictor, and the codes of each requested context and treatment."""
+        check_names("ResponseEstimator.predict", conditions, ["treatment", "context", "dose"])
+        if "treatment" not in conditions:
+            raise ValueError("The request lacks the column 'treatment': name the treatment of each row.")
+        rows = conditions.to_dict("records")
+        codes = [self._codes(row["treatment"], row.get("context"), row.get("dose", 1.0)) for row in rows]
+        return self.predictor, codes
+
+    def _codes(self, treatment: str, context: object, dose: float) -> Asked:
         """Encode a context and a treatment; raise if a label was not fitted."""
         parts = treatment.split("+")
         if unknown := [part for part in parts if part not in self.names]:

@@ -6,6 +6,7 @@ Functions of tokens read the results that :meth:`~scdiffgen.model.TokenDiffusion
 from scdiffgen.tl._ablation import ablate_token
 from scdiffgen.tl._experiments import simulate_experiment
 from scdiffgen.tl._interactions import interactions
+from scdiffgen.tl._planner import rank_experiments
 from scdiffgen.tl._power import power_analysis
 from scdiffgen.tl._token_tables import (
     annotate_tokens,
@@ -21,6 +22,7 @@ __all__ = [
     "enrich_tokens",
     "interactions",
     "power_analysis",
+    "rank_experiments",
     "rank_token_genes",
     "simulate_experiment",
     "token_associations",
