@@ -170,7 +170,7 @@ class DrawnFirstLoader:
         n_draws: int = 4,
     ) -> None:
         self.loader, self.draw, self.is_over = loader, draw, is_over
-        self._epochs: deque[list[Minibatch]] = deque([], maxlen=n_draws)
+        self._epochs: deque[list[Minibatch]] = deque(maxlen=n_draws)
 
     def __len__(self) -> int:
         return len(cast("Sized", self.loader))
