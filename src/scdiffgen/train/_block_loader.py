@@ -22,6 +22,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_SIZE = 256
 N_BLOCKS = 64
+N_DRAWN = 10_000  # number of cells that are drawn for the first epochs
 FOLLOWED = ("indices", "batch_size", "shuffle", "drop_last", "distributed_sampler")
 
 
@@ -167,7 +168,7 @@ class DrawnFirstLoader:
         loader: Iterable[Minibatch],
         draw: Callable[[Minibatch], Minibatch],
         is_over: Callable[[], bool],
-        n_draws: int = 4,
+        n_draws: int,
     ) -> None:
         self.loader, self.draw, self.is_over = loader, draw, is_over
         self._epochs: deque[list[Minibatch]] = deque(maxlen=n_draws)
@@ -208,7 +209,8 @@ class SparseDataSplitter(DataSplitter):
         if self.draw is None:
             return loader
         plan = self.trainer.lightning_module
-        return DrawnFirstLoader(loader, self.draw, lambda: not plan.learns_draws)
+        n_draws = math.ceil(N_DRAWN / len(self.train_idx))
+        return DrawnFirstLoader(loader, self.draw, lambda: not plan.learns_draws, n_draws)
 
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Return held-out minibatches, or an empty list if no cell is held out."""
