@@ -42,12 +42,14 @@ PROCESSES: dict[str, tuple[Any, list[int]]] = {  # process, and numbers of steps
 """Other processes than the default, by the names of their rows."""
 
 
-def fit_scdiffgen(split: Split, *, max_epochs: int | None = None, **options: Any) -> TokenDiffusion:
+def fit_scdiffgen(
+    split: Split, *, max_epochs: int | None = None, plan_kwargs: dict[str, Any] | None = None, **options: Any
+) -> TokenDiffusion:
     """Train with the defaults, a process or a size apart."""
     adata = split.train.copy()
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
     model = TokenDiffusion(adata, **options)
-    model.train(max_epochs=max_epochs, enable_progress_bar=False)
+    model.train(max_epochs=max_epochs, plan_kwargs=plan_kwargs, enable_progress_bar=False)
     return model
 
 

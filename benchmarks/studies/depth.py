@@ -28,7 +28,7 @@ from scdiffgen.metrics import ExpressionSpace, classifier_auc
 
 RESULTS = Path(__file__).parents[1] / "results" / "study-depth.jsonl"
 FIGURE = Path(__file__).parents[2] / "docs" / "_static" / "benchmarks" / "depth.png"
-METHODS = ("thinning", "gaussian", "linear copula", "other real cells")
+METHODS = ("thinning", "gaussian", "linear copula", "other real cells", "thinning, measured cells")
 N_GENES, MOST_CELLS, LEAST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 200, 10, 8
 
 
@@ -55,11 +55,12 @@ DATA: dict[str, Callable[[], AnnData]] = {
     "celseq2": labelled("tian2019_rnamix_celseq2.h5ad", "mix"),
     "sortseq": labelled("tian2019_rnamix_sortseq.h5ad", "mix"),
 }
-FORMS = ("as measured", "thinned", "summed")
+FORMS = ("as measured", "thinned", "summed", "few")
+FEW_CELLS = 1_400  # half of which are trained on
 
 
 def in_form(cells: AnnData, form: str) -> AnnData:
-    """Return at most 2,500 cells as measured or with a tenth of the molecules, or sums of ten cells of a label."""
+    """Return at most 2,500 cells as measured, a tenth of their molecules, fewer cells, or sums of ten of a label."""
     rng = np.random.default_rng(0)
     if form == "summed":
         whole = [
@@ -72,7 +73,7 @@ def in_form(cells: AnnData, form: str) -> AnnData:
         label = cells.obs[LABEL].iloc[groups[:, 0]].to_numpy()
         cells = AnnData(sums.tocsr().astype(np.float32), pd.DataFrame({LABEL: label}, map(str, range(len(groups)))))
     else:
-        cells = cells[np.sort(rng.permutation(cells.n_obs)[:MOST_CELLS])].copy()
+        cells = cells[np.sort(rng.permutation(cells.n_obs)[: FEW_CELLS if form == "few" else MOST_CELLS])].copy()
     if form == "thinned":
         cells.X.data = rng.binomial(cells.X.data.astype(int), 1 / N_SUMMED).astype(np.float32)
         cells.X.eliminate_zeros()
@@ -81,25 +82,29 @@ def in_form(cells: AnnData, form: str) -> AnnData:
     return cells[(frequent & (cells.X.sum(1).A1 > 0)).to_numpy()].copy()
 
 
-def draw(method: str, train: AnnData, labels: Labels, seed: int) -> sparse.csr_matrix:
-    """Fit a method to training cells and draw a cell for each label."""
+def draw(method: str, train: AnnData, real: AnnData, labels: Labels, seed: int) -> tuple[sparse.csr_matrix, float]:
+    """Fit a method to training cells and draw a cell for each label; also nats per molecule of real cells, or NaN."""
     known = Split("", seed, train, train, train)
     if method == "linear copula":
-        return linear_methods(known)[0].sample(labels, seed)
-    model = fit_scdiffgen(known, process=method)
-    return model.generate(pd.DataFrame({LABEL: labels}), n_steps=32, seed=seed, silent=True).X
+        return linear_methods(known)[0].sample(labels, seed), np.nan
+    process, _, measured = method.partition(", ")
+    model = fit_scdiffgen(known, process=process, plan_kwargs={"drawn_share": 0} if measured else None)
+    drawn = model.generate(pd.DataFrame({LABEL: labels}), n_steps=32, seed=seed, silent=True).X
+    if process == "gaussian":
+        return drawn, np.nan
+    return drawn, float(model.get_nll_bound(real.copy(), seed=0, silent=True)["nll"].sum() / real.X.sum())
 
 
 def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
     """Measure one method on one data set."""
     outer = split(in_form(DATA[name](), form), name, 100 + seed, N_GENES).train
     inner = split(outer, name, seed)
-    real = anndata.concat([inner.held_out, inner.other])
+    real, nats = anndata.concat([inner.held_out, inner.other]), np.nan
     if method == "other real cells":
         real, counts, drawn = inner.held_out, inner.other.X, inner.other.obs[LABEL].to_numpy(dtype=str)
     else:
         drawn = real.obs[LABEL].to_numpy(dtype=str)
-        counts = draw(method, inner.train, drawn, seed)
+        counts, nats = draw(method, inner.train, real, drawn, seed)
     space = ExpressionSpace.fit(inner.train.X)
     forest = {"n_jobs": 1, "real_labels": real.obs[LABEL].to_numpy(dtype=str), "generated_labels": drawn}
     return {
@@ -109,6 +114,7 @@ def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
         "seed": seed,
         "n_train": inner.train.n_obs,
         "molecules_per_gene": float(inner.train.X.sum() / np.prod(inner.train.shape)),
+        "nats": None if np.isnan(nats) else nats,
         "components": float(classifier_auc(space.pcs(real.X), space.pcs(counts), **forest)),
         "genes": float(classifier_auc(space.expression(real.X), space.expression(counts), **forest)),
     }
@@ -118,7 +124,7 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return medians over seeds of each data set and method, by molecules per gene."""
     keys = ["data", "form", "n_train", "molecules_per_gene"]
     first = rows.groupby(["data", "form"])[keys[2:]].transform("median").round(2)
-    medians = rows.assign(**first).groupby([*keys, "method"])[["components", "genes"]].median()
+    medians = rows.assign(**first).groupby([*keys, "method"])[["components", "genes", "nats"]].median()
     return medians.unstack("method").sort_index(level="molecules_per_gene").round(3)
 
 
@@ -126,7 +132,7 @@ def figure(rows: pd.DataFrame) -> None:
     """Draw the AUC of each method over molecules per gene."""
     drawn, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for axis, space in zip(axes, ("components", "genes"), strict=True):
-        for method, colour in zip(METHODS, ("tab:blue", "tab:orange", "tab:green", "0.6"), strict=True):
+        for method, colour in zip(METHODS[:4], ("tab:blue", "tab:orange", "tab:green", "0.6"), strict=True):
             own = rows[rows["method"] == method].groupby(["data", "form"])[["molecules_per_gene", space]].median()
             own = own.sort_values("molecules_per_gene")
             smooth = own[space].rolling(7, center=True, min_periods=3).mean()

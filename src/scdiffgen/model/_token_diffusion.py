@@ -31,7 +31,15 @@ from ._reading import Reading
 from ._responding import Responding
 from ._token_mixin import TokenReading
 from ._training_data import StreamedData
-from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
+from ._training_runs import (
+    check_training,
+    may_draw,
+    run_training,
+    settled_epochs,
+    settled_plan,
+    settled_stopping,
+    training_size,
+)
 
 Preset = Literal["small", "medium", "base", "large"]
 
@@ -279,7 +287,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         ----------
         max_epochs
             Number of epochs. The default makes about ``1.5 * n_train ** 0.8`` steps, at least 500; without hidden units
-            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000.
+            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000. A first training with at most 2,500 cells has
+            twice as many, of which the first half uses cells that are drawn from a Gaussian copula of the training
+            cells (``drawn_share`` of the plan).
         accelerator, devices
             As in Lightning; ``"auto"`` uses a GPU (CUDA, ROCm) if there is one, and the CPU on Apple silicon.
         train_size, validation_size
@@ -329,10 +339,13 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         check_training(self, datamodule, accelerator, devices, split, trainer_kwargs)
         if split.get("external_indexing") is not None:
             split["external_indexing"] = external_split(split["external_indexing"], self.adata.n_obs)
-        plan = settled_plan(self, plan_config, plan_kwargs, early_stopping)
         streamed = None if datamodule is None else StreamedData(datamodule, self, initialise=not self.is_trained_)
-        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, early_stopping, split, streamed)
-        stopping = settled_stopping(self, early_stopping, trainer_kwargs, split, streamed, **epochs)
+        size = training_size(self, split, streamed)
+        few = may_draw(self, size[0], streamed)
+        plan = settled_plan(self, plan_config, plan_kwargs, early_stopping, may_draw=few)
+        share = plan["drawn_share"]
+        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, early_stopping, size, share)
+        stopping = settled_stopping(self, early_stopping, trainer_kwargs, split, streamed, share, **epochs)
         chosen = {"accelerator": accelerator, "devices": devices, "trainer_config": trainer_config}
         run_training(self, streamed, split, plan, {**epochs, **chosen, **trainer_kwargs, **stopping})
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -90,24 +91,29 @@ def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[st
             raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are already split. Leave it out.")
 
 
+def training_size(model: BaseModelClass, split: Mapping[str, Any], streamed: StreamedData | None) -> tuple[int, int]:
+    """Return the number of training cells, and of cells in a minibatch."""
+    if streamed is not None:
+        return streamed.n_train, math.ceil(streamed.n_train / streamed.n_batches)
+    if split.get("external_indexing"):
+        return len(split["external_indexing"][0]), split["batch_size"]
+    return math.ceil(model.adata.n_obs * (split["train_size"] or 0.9)), split["batch_size"]
+
+
 def settled_epochs(
     model: BaseModelClass,
     max_epochs: int | None,
     check_val_every_n_epoch: int | None,
     early_stopping: bool | None,
-    split: Mapping[str, Any],
-    streamed: StreamedData | None,
+    size: tuple[int, int],
+    drawn_share: float,
 ) -> dict[str, int]:
     """Choose the number of epochs, and of epochs between validations, if not given."""
-    if streamed is not None:
-        n_train, batch_size = streamed.n_train, math.ceil(streamed.n_train / streamed.n_batches)
-    else:
-        n_train, batch_size = math.ceil(model.adata.n_obs * (split["train_size"] or 0.9)), split["batch_size"]
-    if split.get("external_indexing"):
-        n_train = len(split["external_indexing"][0])
+    n_train, batch_size = size
     if max_epochs is None:
         has_units = model.module.size.readout_units > 0
         max_epochs = default_max_epochs(n_train, batch_size, has_units, model.module.denoiser.least_steps)
+        max_epochs = round(max_epochs / (1 - drawn_share))
     max_epochs = check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:
@@ -125,6 +131,7 @@ def settled_stopping(
     given: Mapping[str, Any],
     split: Mapping[str, Any],
     streamed: StreamedData | None,
+    drawn_share: float,
     max_epochs: int,
     check_val_every_n_epoch: int,
 ) -> dict[str, Any]:
@@ -143,13 +150,18 @@ def settled_stopping(
             "`early_stopping=True` needs validation cells, and there are none: pass `train_size=0.9`, or a "
             "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
         )
-    first_stages = [0, *stage_ends(model.module.stages(), max_epochs)][-2] // check_val_every_n_epoch
-    warmup = max(given.get("early_stopping_warmup_epochs", 0), first_stages)
+    first = max([0, *stage_ends(model.module.stages(), max_epochs)][-2], round(drawn_share * max_epochs))
+    warmup = max(given.get("early_stopping_warmup_epochs", 0), first // check_val_every_n_epoch)
     return {"early_stopping": True, "early_stopping_monitor": monitor, "early_stopping_warmup_epochs": warmup}
 
 
 def settled_plan(
-    model: BaseModelClass, plan_config: Any, plan_kwargs: Mapping[str, Any] | None, early_stopping: bool | None
+    model: BaseModelClass,
+    plan_config: Any,
+    plan_kwargs: Mapping[str, Any] | None,
+    early_stopping: bool | None,
+    *,
+    may_draw: bool,
 ) -> dict[str, Any]:
     """Return settings of the training plan; raise if a query model has nothing new to learn."""
     plan = dict(plan_kwargs or {})
@@ -163,7 +175,14 @@ def settled_plan(
                 "`load_query_data(..., unfrozen=True)` to train all of its weights."
             )
         plan = {"weight_decay": 0.0, **plan}  # weight decay would change frozen weights
-    return merge_kwargs(plan_config, plan, name="plan")
+    plan = merge_kwargs(plan_config, plan, name="plan")
+    return {**plan, "drawn_share": plan.get("drawn_share", TrainingPlanConfig.drawn_share) if may_draw else 0.0}
+
+
+def may_draw(model: BaseModelClass, n_train: int, streamed: StreamedData | None) -> bool:
+    """Return whether cells are drawn anew in the first epochs: for few cells, and before the first training."""
+    few = 2500
+    return n_train <= few and streamed is None and not model.is_trained_ and model.module.code.has_copula
 
 
 class _TrainRunner(TrainRunner):
@@ -181,7 +200,7 @@ def run_training(
     was_trained = model.is_trained_
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
     model.module.train()  # otherwise Lightning would keep the evaluation mode of an earlier training
-    splitter = _splitter(model, split, trainer) if streamed is None else streamed
+    splitter = _splitter(model, split, plan, trainer) if streamed is None else streamed
     if not was_trained:
         warn_of_missing_features(model)
     training_plan = model._training_plan_cls(model.module, **plan)
@@ -225,7 +244,9 @@ def check_drawing(module: DiffusionModule, data: RegisteredData | StreamedData, 
             raise FloatingPointError("NaN or infinite counts of new cells")
 
 
-def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:
+def _splitter(
+    model: BaseModelClass, split: Mapping[str, Any], plan: Mapping[str, Any], trainer: Mapping[str, Any]
+) -> SparseDataSplitter:
     """Split the AnnData of a model into minibatches; initialise an untrained model from the training cells."""
     check_counts_again(model.adata_manager)
     has_stages = len(model.module.stages()) > 1
@@ -237,6 +258,9 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
         model.module.start_linearly(Cells(model, None, evenly_spread(train, MOST_CELLS), SMALL_BATCH))
+        if plan["drawn_share"] > 0:
+            copula = model.module.fit_copula(Cells(model, None, train))
+            splitter.draw = partial(model.module.draw_anew, copula=copula)
     return splitter
 
 

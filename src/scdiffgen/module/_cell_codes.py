@@ -92,6 +92,11 @@ class CellCode(nn.Module, ABC, Generic[Net]):
         """Return whether gene means of drawn cells are matched to training cells after training."""
         return False
 
+    @property
+    def has_copula(self) -> bool:
+        """Whether few training cells are also drawn anew from a Gaussian copula."""
+        return False
+
     # Training in stages. Most codes have one stage, in which the denoiser is trained.
 
     def stages(self) -> tuple[float, ...]:
@@ -235,6 +240,10 @@ class CountCode(CellCode[UrnDenoiser]):
     def calibrates(self, denoiser: UrnDenoiser) -> bool:
         """Return whether there is one modality (no benchmark of several) and the reference is not frozen."""
         return len(self.blocks.sizes) == 1 and denoiser.network.readout.bias.requires_grad
+
+    @property
+    def has_copula(self) -> bool:
+        return len(self.blocks.sizes) == 1
 
     def encode(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given, rng: Rng) -> Tensor:
         return counts

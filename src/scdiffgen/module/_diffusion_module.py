@@ -213,6 +213,21 @@ class DiffusionModule(BaseModuleClass):
         if self.code.calibrates(self.denoiser):
             match_means(self, cells, n_training, n_rounds, n_drawn, silent=silent)
 
+    def fit_copula(self, cells: Batches) -> ScoreCode:
+        """Fit a Gaussian copula, the linear model from which few training cells are drawn anew."""
+        copula = ScoreCode(self.blocks, self.specs, self.size, None)
+        copula.fit_tables(cells, n_axes=50)
+        return copula
+
+    @torch.no_grad()
+    def draw_anew(self, batch: Mapping[str, Tensor], copula: ScoreCode) -> dict[str, Tensor]:
+        """Replace the counts of a minibatch by draws with the same conditions and library sizes."""
+        counts, conditions = self.unpack(batch)
+        assert isinstance(counts, Tensor)
+        library = self.library(counts).cpu().numpy().astype(np.float64)
+        drawn = copula.draw_cells(conditions.numpy(), library, copula.rng(None))
+        return {**batch, self.count_keys[0]: torch.from_numpy(drawn.toarray()).to_sparse_csr()}
+
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
         for denoiser in self.denoisers:

@@ -77,20 +77,18 @@ class ScoreCode(CellCode[FactorDenoiser]):
 
     def fit_sample(self, sample: Batches, denoisers: Sequence[FactorDenoiser]) -> None:
         """Fit groups and factors to a sample of training cells, and initialise the denoisers by them."""
-        counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
-        together = sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
-        model, axes = self.fit_tables(*together, len(denoisers[0].axes))
+        model, axes = self.fit_tables(sample, len(denoisers[0].axes))
         for denoiser in denoisers:
             denoiser.start(model, axes)
 
-    def fit_tables(
-        self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
-    ) -> tuple[FactorModel, NDArray[np.float64]]:
+    def fit_tables(self, cells: Batches, n_axes: int) -> tuple[FactorModel, NDArray[np.float64]]:
         """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
 
         A group is shrunk towards its context, and the context towards its first part.
         """
-        table, _, groups = conditions.groups(self.specs).distinct()
+        parts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in cells), strict=True)
+        counts = sparse.vstack(parts, format="csr")
+        table, _, groups = Conditions.concatenate(conditions).groups(self.specs).distinct()
         rows = np.hstack(table)
         reference = ReferenceDistribution.fit(counts, groups)
         parents, frame = np.zeros(len(rows), dtype=np.intp), None
@@ -166,6 +164,15 @@ class ScoreCode(CellCode[FactorDenoiser]):
             scores = model.draw_scores(ends, factors if sweep else np.zeros_like(factors), rng)
             drawn[max(sweep - n_burn_in, 0)] = scores
         return drawn.swapaxes(0, 1)
+
+    def draw_cells(
+        self, conditions: Conditions[np.ndarray], library: NDArray[np.float64], rng: np.random.Generator
+    ) -> sparse.csr_matrix:
+        """Draw counts ``(cells, genes)`` from the Gaussian copula of groups and factors, at given library sizes."""
+        frame, model = self.frame(conditions, rng), self.model()
+        shared = rng.standard_normal((len(library), len(model.loadings))) @ model.loadings
+        scores = frame.means + frame.deviations * (shared + model.noise * rng.standard_normal(shared.shape))
+        return model.reference.to_counts(scores, library)
 
     # Training in one stage, on scores that are drawn before it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -21,6 +22,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_SIZE = 256
 N_BLOCKS = 64
+N_DRAWN = 10_000  # number of cells that are drawn for the first epochs
 FOLLOWED = ("indices", "batch_size", "shuffle", "drop_last", "distributed_sampler")
 
 
@@ -158,15 +160,57 @@ class BlockLoader:
 Minibatch = dict[str, Tensor]
 
 
+class DrawnFirstLoader:
+    """Loader that replaces minibatches by drawn ones until ``is_over``; a few draws of every cell take turns."""
+
+    def __init__(
+        self,
+        loader: Iterable[Minibatch],
+        draw: Callable[[Minibatch], Minibatch],
+        is_over: Callable[[], bool],
+        n_draws: int,
+    ) -> None:
+        self.loader, self.draw, self.is_over = loader, draw, is_over
+        self._epochs: deque[list[Minibatch]] = deque(maxlen=n_draws)
+
+    def __len__(self) -> int:
+        return len(cast("Sized", self.loader))
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        """Yield drawn minibatches, and those of the loader in the end."""
+        if self.is_over():
+            self._epochs.clear()
+            yield from self.loader
+        elif len(self._epochs) < cast("int", self._epochs.maxlen):
+            self._epochs.append([])
+            for batch in self.loader:
+                self._epochs[-1].append(self.draw(batch))
+                yield self._epochs[-1][-1]
+        else:
+            self._epochs.rotate()
+            yield from (self._epochs[0][place] for place in torch.randperm(len(self._epochs[0])))
+
+
 class SparseDataSplitter(DataSplitter):
     """scvi-tools' data splitter, with minibatches that stay sparse, and block-wise reading of counts on disk."""
 
     data_loader_cls = staticmethod(cell_loader)
+    draw: Callable[[Minibatch], Minibatch] | None = None
+    """Draws the minibatches of the first epochs (:attr:`TrainingPlanConfig.drawn_share`)."""
 
     def setup(self, stage: str | None = None) -> None:
         """Split the cells once, because the network is initialised from training cells before Lightning calls this."""
         if not hasattr(self, "train_idx"):
             super().setup(stage)
+
+    def train_dataloader(self) -> Any:
+        """Return training minibatches, at first drawn ones if the cells are few."""
+        loader = super().train_dataloader()
+        if self.draw is None:
+            return loader
+        plan = self.trainer.lightning_module
+        n_draws = math.ceil(N_DRAWN / len(self.train_idx))
+        return DrawnFirstLoader(loader, self.draw, lambda: not plan.learns_draws, n_draws)
 
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Return held-out minibatches, or an empty list if no cell is held out."""

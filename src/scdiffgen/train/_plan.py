@@ -67,6 +67,10 @@ class TrainingPlanConfig:
         callback is used. The best weights are restored if the last validation loss exceeds the minimum by more than a
         quarter of this share. For thinning, the share is divided by the depth in units of 500 molecules per cell, if
         cells have more.
+    drawn_share
+        Share of the epochs, in [0, 1), at the beginning of a first training of thinning with few cells (at most 2,500
+        of one modality), in which the counts of all cells are drawn from a Gaussian copula that is fitted to them. The
+        validation loss of these epochs does not stop training. 0 trains on measured counts only.
     """
 
     lr: float = 2e-3
@@ -76,6 +80,7 @@ class TrainingPlanConfig:
     ema_decay: float = 0.999
     max_grad_norm: float = 1.0
     max_validation_rise: float = 0.01
+    drawn_share: float = 0.5
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -84,8 +89,9 @@ class TrainingPlanConfig:
                 continue
             if isinstance(value, bool) or not (isinstance(value, Real) and float(value) >= 0):
                 raise ValueError(f"`{field.name}` is {value!r}: pass a number of at least 0.")
-        if not self.ema_decay < 1:
-            raise ValueError(f"`ema_decay` is {self.ema_decay}: pass a number in [0, 1).")
+        for name in ("ema_decay", "drawn_share"):
+            if not getattr(self, name) < 1:
+                raise ValueError(f"`{name}` is {getattr(self, name)}: pass a number in [0, 1).")
         if not math.isfinite(self.lr):
             raise ValueError(f"`lr` is {self.lr}: pass a finite number.")
 
@@ -177,13 +183,18 @@ class DiffusionTrainingPlan(pl.LightningModule):
         loss = float(self.trainer.callback_metrics["validation_loss"])
         last_stage = self._stage + 1 == len(self._stage_ends)
         judges = self.module.denoiser.judged_by_validation and not math.isinf(self.config.max_validation_rise)
-        if not last_stage or self.trainer.sanity_checking or not judges:
+        if not last_stage or self.trainer.sanity_checking or not judges or self.learns_draws:
             return
         self._last_loss = loss
         if loss < self._best_loss:
             self._best_loss, self._best = loss, [deepcopy(part.state_dict()) for part in self.module.denoisers]
         elif loss > self._best_loss * (1 + self._largest_rise()):
             self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # takes precedence
+
+    @property
+    def learns_draws(self) -> bool:
+        """Whether the epoch is one of the first, for which cells are drawn."""
+        return self.current_epoch < round(self.config.drawn_share * (self.trainer.max_epochs or 0))
 
     def _largest_rise(self) -> float:
         return self.module.denoiser.largest_rise(self.config.max_validation_rise)
