@@ -55,6 +55,30 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     assert set(same_batch.obs["response_source"]) == {"own"}
 
 
+def test_cells_that_are_treated_already_are_counted() -> None:
+    model = trained_model(screen(), labels_key="cell_type", **KEYS)
+    treated, control = (np.flatnonzero(model.adata.obs["drug"] == name) for name in ("X", "DMSO"))
+    message = r"120 of 240 cells have a treatment already \(first: 'cell1'\).*Pass control cells, as `adata` or by `indices`"
+    with pytest.warns(UserWarning, match=message):
+        predicted = predict(model, {"drug": "X", "dose": 1.0})
+    np.testing.assert_array_equal(predicted.X[treated].toarray(), model.adata.X[treated])
+    with warnings.catch_warnings(action="error"):
+        predict(model, {"drug": "X", "dose": 1.0}, indices=control)
+        predict(model, {"drug": "DMSO", "dose": 0.0})
+        predict(model, {"cell_type": "a"})
+
+
+def test_counts_that_are_read_from_another_place_than_registered_are_named() -> None:
+    adata = simulated_cells(60)
+    adata.layers["counts"] = adata.X.copy()
+    model = trained_model(adata, layer="counts", labels_key="cell_type")
+    new = simulated_cells(20, seed=1)
+    with pytest.warns(UserWarning, match=r"counts are read from `adata.X` instead of `layer='counts'`"):
+        model.get_token_activation(new, silent=True)
+    with warnings.catch_warnings(action="error"):
+        model.get_token_activation(model.generate(n_cells=3, n_steps=2), silent=True)
+
+
 def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> None:
     measured = (adata := screen())[(adata.obs["cell_type"] != "b") | (adata.obs["drug"] == "DMSO")].copy()
     model = trained_model(measured, labels_key="cell_type", **KEYS)

@@ -22,6 +22,7 @@ from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import counted, did_you_mean, listed, plain, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ADDED
 
 BLOCK_VALUES = 2**24  # values per block: 128 MiB as float64
 N_BLOCKS_LOOKED_AT = 8  # number of blocks of a matrix on disk, unless all of it is checked
@@ -217,6 +218,11 @@ class CountsField(LayerField):
         """Return the field of new cells: ``.X`` for cells without layers, such as generated cells."""
         if self.attr_key is None or any(name is not None for name in adata.layers):
             return self
+        if not set(ADDED) & set(adata.obs):
+            warn_user(
+                f"`adata` has no layers, so counts are read from `adata.X` instead of `layer={self.attr_key!r}`, as of "
+                f"generated cells. Pass the counts as `adata.layers[{self.attr_key!r}]` if `adata.X` is another matrix."
+            )
         return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
 
     def check_again(self, adata: AnnData) -> None:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_choice, check_share, check_whole_number
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import listed, warn_user
+from scdiffgen._messages import counted, listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
-from scdiffgen.data import add_perturbations, write_conditions
+from scdiffgen.data import add_perturbations, registered_conditions, write_conditions
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells, repeated
@@ -94,8 +94,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If treatment and another condition are confounded or change together, or fewer than three other contexts
-            were measured.
+            If given cells are treated already, treatment and another condition are confounded or change together, or
+            fewer than three other contexts were measured.
 
         Examples
         --------
@@ -331,6 +331,7 @@ def counterfactual_cells(
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
     # By default, responses to perturbations are transferred, batches are coupled, and other changes resample.
     effects = cells.module.intervention_names
+    _warn_of_treated_cells(cells, changes)
     if keep is None and not _have_already(cells, changes.without(effects)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
@@ -382,6 +383,19 @@ def _minibatch(
     predicted = change(counts, source, target, keep=keep, generator=generator)
     rows = torch.from_numpy(known).to(predicted.device)
     return torch.where(rows[:, None], transferred, predicted) if known.any() else predicted
+
+
+def _warn_of_treated_cells(cells: Cells, changes: Conditions[np.ndarray]) -> None:
+    """Warn of given cells that are treated already, if a treatment is requested; dose 0 is none."""
+    given = registered_conditions(cells.manager, cells.indices)
+    groups = [conditions.groups(cells.module.specs) for conditions in (changes, given)]
+    asked, treated = (((group.interventions >= 0) & (group.doses != 0)).any(axis=1) for group in groups)
+    if asked.any() and treated.any():
+        warn_user(
+            f"{treated.sum():,} of {counted(len(treated), 'cell')} have a treatment already (first: "
+            f"{cells.names[treated.argmax()]!r}): their change is the difference between both treatments, and cells "
+            "with the requested treatment stay as they are. Pass control cells, as `adata` or by `indices`."
+        )
 
 
 def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
