@@ -263,22 +263,25 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        One row per condition and one column per gene: change of the mean of log1p of counts per 10,000 at equal
-        sequencing depth; NaN where the network predicts the response. With ``interval``, columns are pairs of
-        ``"change"``, ``"low"`` or ``"high"`` and a gene; low and high are NaN where no response can be left out.
-        ``.attrs["response_check"]`` lists the checks of the rows, as in :meth:`predict_perturbation`.
+        Change of the mean of log1p of counts per 10,000 at equal sequencing depth; NaN where the network predicts the
+        response. For a mapping, which is one condition, one row per gene: ``gene`` (in a MuData also ``modality``),
+        ``change``, and with ``interval`` also ``low`` and ``high``. For a data frame, one row per condition and one
+        column per gene; with ``interval``, columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and a gene. Low
+        and high are NaN where no response can be left out. ``.attrs["response_check"]`` lists the checks of the
+        conditions, as in :meth:`predict_perturbation`.
 
         {raises_request}
 
         Examples
         --------
         >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
-        >>> change.shape, bool(change.isna().all(axis=None))  # too few cells in the example
-        ((1, 200), True)
+        >>> change.columns.tolist(), bool(change["change"].isna().all())  # too few cells in the example
+        (['gene', 'change'], True)
         """
         require_training(self)
         table, responses = untreated_responses(self, conditions)
-        changes = mean_responses(responses, table.index, gene_names(self), interval=interval)
+        tidy = isinstance(conditions, Mapping)
+        changes = mean_responses(responses, table.index, gene_names(self), interval=interval, tidy=tidy)
         changes.attrs["response_check"] = [*map(check_of, responses)]
         return changes
 
@@ -446,17 +449,18 @@ def response_weights(responses: Sequence[JointResponse | None], table: pd.DataFr
 
 
 def mean_responses(
-    responses: Sequence[JointResponse | None], index: pd.Index, genes: pd.Index, *, interval: bool
+    responses: Sequence[JointResponse | None], index: pd.Index, genes: pd.Index, *, interval: bool, tidy: bool
 ) -> pd.DataFrame:
-    """Tabulate changes of mean log expression, with ``interval`` also their limits."""
+    """Tabulate changes of mean log expression, with ``interval`` also their limits; ``tidy`` is for one response."""
     unknown = np.full(len(genes), np.nan)
     change = np.array([unknown if response is None else response.mean_change for response in responses])
-    if not interval:
-        return pd.DataFrame(change, index=index, columns=genes)
     width = np.array([unknown if response is None else response.half_width for response in responses])
-    frames = {"change": change, "low": change - width, "high": change + width}
+    frames = {"change": change} | ({"low": change - width, "high": change + width} if interval else {})
+    if tidy:
+        columns = genes.set_names(["modality", "gene"][-genes.nlevels :]).to_frame(index=False)
+        return columns.assign(**{name: values[0] for name, values in frames.items()})
     tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
-    return pd.concat(tables, axis=1, names=["statistic"])
+    return pd.concat(tables, axis=1, names=["statistic"]) if interval else tables["change"]
 
 
 def means_with_intervals(
