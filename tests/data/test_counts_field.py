@@ -281,7 +281,10 @@ def panel(n_cells: int = 120, n_genes: int = 60) -> np.ndarray:
     ("transform", "sign"),
     [
         (lambda x, total: x / total * 1e6, "some whole numbers are missing below frequent ones, such as "),
-        (lambda x, total: x / total * np.median(total), r"cells sum to 1,1\d\d with a standard deviation of only 3\.\d"),
+        (
+            lambda x, total: x / total * np.median(total),
+            r"cells sum to 1,1\d\d with a standard deviation of only 3\.\d",
+        ),
         (lambda x, total: np.log1p(x / total * 1e4), r"cells sum to 27\d with a standard deviation of only 6\.\d"),
         (lambda x, total: np.log1p(x), r"genes vary less than sampling allows \(median variance / mean: 0\.\d\d\)"),
         (lambda x, total: (x / (total + x[:, :1] * 50) * 1e6)[:, 1:], "some whole numbers are missing"),  # some genes

@@ -58,7 +58,9 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
 def test_cells_that_are_treated_already_are_counted() -> None:
     model = trained_model(screen(), labels_key="cell_type", **KEYS)
     treated, control = (np.flatnonzero(model.adata.obs["drug"] == name) for name in ("X", "DMSO"))
-    message = r"120 of 240 cells have a treatment already \(first: 'cell1'\).*Pass control cells, as `adata` or by `indices`"
+    message = (
+        r"120 of 240 cells have a treatment already \(first: 'cell1'\).*Pass control cells, as `adata` or by `indices`"
+    )
     with pytest.warns(UserWarning, match=message):
         predicted = predict(model, {"drug": "X", "dose": 1.0})
     np.testing.assert_array_equal(predicted.X[treated].toarray(), model.adata.X[treated])
