@@ -7,7 +7,7 @@ import pytest
 from mudata_cells import paired
 from small_cells import simulated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import TokenDiffusion, _training_runs
 
 SIZES = {"n_tokens": 2, "token_dim": 8, "n_layers": 1}
 
@@ -33,3 +33,13 @@ def test_a_usual_session_prints_nothing(several: bool, tmp_path: Path, capfd: py
         loaded.predict_perturbation(None, {label: "b"}, indices=range(20), n_steps=2)
     assert [str(warning.message) for warning in caught] == []
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_steps_before_and_after_the_epochs_have_bars(shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[tuple[str, bool]] = []
+    monkeypatch.setattr(_training_runs, "track", lambda steps, name, disable: bars.append((name, disable)) or steps)
+    cells = simulated_cells(60)
+    TokenDiffusion.setup_anndata(cells)
+    TokenDiffusion(cells, **SIZES).train(max_epochs=1, accelerator="cpu", enable_progress_bar=shown)
+    assert bars == [("Initialising", not shown), ("Summarising", not shown)]

@@ -70,6 +70,18 @@ def test_cells_that_are_treated_already_are_counted() -> None:
         predict(model, {"cell_type": "a"})
 
 
+@pytest.mark.filterwarnings("default:.* has treatments that no measured response predicts:UserWarning")
+def test_a_guide_that_never_occurs_alone_is_drawn_by_the_network_with_a_warning() -> None:
+    adata = simulated_cells(240)
+    adata.obs["guide"] = np.resize(["control", "A+B", "A+C", "B+C"], 240)
+    model = trained_model(adata, labels_key="cell_type", perturbation_key="guide")
+    controls = np.flatnonzero(adata.obs["guide"] == "control")
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts: the network draws"):
+        assert set(predict(model, {"guide": "A"}, indices=controls).obs["response_source"]) == {"network"}
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts: the network draws"):
+        model.generate({"guide": "A"}, 2, n_steps=2, silent=True)
+
+
 def test_counts_that_are_read_from_another_place_than_registered_are_named() -> None:
     adata = simulated_cells(60)
     adata.layers["counts"] = adata.X.copy()
