@@ -93,6 +93,19 @@ def test_counts_that_are_read_from_another_place_than_registered_are_named() -> 
         model.get_token_activation(model.generate(n_cells=3, n_steps=2), silent=True)
 
 
+def test_cells_whose_counts_changed_in_place_are_neither_saved_nor_evaluated(tmp_path: Path) -> None:
+    adata = simulated_cells(60)
+    model = trained_model(adata, labels_key="cell_type")
+    adata.X = np.log1p(adata.X)
+    for ask in (
+        lambda: model.save(tmp_path / "model", save_anndata=True),
+        lambda: model.evaluate_held_out(silent=True),
+    ):
+        with pytest.raises(ValueError, match=r"`adata.X` .* does not hold molecule counts: .* fractional"):
+            ask()
+    assert not any(tmp_path.iterdir())
+
+
 def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> None:
     measured = (adata := screen())[(adata.obs["cell_type"] != "b") | (adata.obs["drug"] == "DMSO")].copy()
     model = trained_model(measured, labels_key="cell_type", **KEYS)
