@@ -73,7 +73,7 @@ def mean_response_cells(model: TokenDiffusion, fold: Fold) -> AnnData | None:
     """Log expression of all controls and the mean response, as simple baselines are; none if a target has no such."""
     shifted, starts = [], [start_cells(fold, target, None, 0) for target in fold.targets]
     for target, start in zip(fold.targets, starts, strict=True):
-        change = model.get_mean_response(target.conditions).to_numpy()
+        change = model.get_mean_response(target.conditions)["change"].to_numpy()
         shifted.append(log_normalise(fold.train.X[start]).toarray() + change)
     if not all(np.isfinite(cells).all() for cells in shifted):
         return None

@@ -199,7 +199,7 @@ def unmeasured_scores(task: str, seed: int, variants: Sequence[str], *, quick: b
     key, options = fold.setup["perturbation_key"], {"seed": seed, "silent": True}
     real = [_Means(anndata.concat([fold.train, fold.real])).change(*target[:2]) for target in fold.targets]
     plain = untrained_model(fold.train, dict(fold.setup))
-    means = [plain.get_mean_response(target.conditions).to_numpy()[0] for target in fold.targets]
+    means = [plain.get_mean_response(target.conditions)["change"].to_numpy() for target in fold.targets]
     yield NO_NETWORK, {"scores": agreement(real, means) | {"seconds": 0.0}}
 
     for variant in [name for name in variants if not name.startswith("label")]:

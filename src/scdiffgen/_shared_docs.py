@@ -52,7 +52,7 @@ n_jobs
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
 gene_symbols
-    Column of ``.var`` with gene symbols, as in scanpy; by default ``.var_names``.
+    Column of ``.var`` with gene symbols, as in scanpy; by default the registered column, else ``.var_names``.
 """
 
 _MODEL = """
@@ -80,6 +80,8 @@ text_key
 perturbation_features_key
     Key of ``uns`` with a mapping or data frame of feature vectors, one per perturbation. Perturbations that were never
     measured can be predicted from their feature vectors.
+gene_symbols
+    Column of ``var`` with gene symbols, which figures and tables with an argument ``gene_symbols`` show by default.
 adata
     Cells to read; by default the cells that the model was created with.
 indices

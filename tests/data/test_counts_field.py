@@ -270,6 +270,46 @@ def test_normalised_values_that_were_rounded_are_named(target: float | None, som
         CountsField("X", layer=None).register_field(adata)
 
 
+def panel(n_cells: int = 120, n_genes: int = 60) -> np.ndarray:
+    """Overdispersed counts of a dense panel of genes."""
+    random = np.random.default_rng(0)
+    means = np.exp(random.normal(2.5, 1, n_genes)) * random.lognormal(0, 0.4, (n_cells, 1))
+    return random.poisson(means * random.gamma(5, 0.2, (n_cells, n_genes))) * 1.0
+
+
+@pytest.mark.parametrize(
+    ("transform", "sign"),
+    [
+        (lambda x, total: x / total * 1e6, "some whole numbers are missing below frequent ones, such as "),
+        (
+            lambda x, total: x / total * np.median(total),
+            r"cells sum to 1,1\d\d with a standard deviation of only 3\.\d",
+        ),
+        (lambda x, total: np.log1p(x / total * 1e4), r"cells sum to 27\d with a standard deviation of only 6\.\d"),
+        (lambda x, total: np.log1p(x), r"genes vary less than sampling allows \(median variance / mean: 0\.\d\d\)"),
+        (lambda x, total: (x / (total + x[:, :1] * 50) * 1e6)[:, 1:], "some whole numbers are missing"),  # some genes
+    ],
+)
+def test_rounded_values_of_a_dense_panel_are_named(transform: Callable, sign: str) -> None:
+    counts = panel()
+    adata = annotated(np.rint(transform(counts, counts.sum(1, keepdims=True))))
+    adata.layers["raw"] = counts[:, : adata.n_vars]
+    with pytest.warns(UserWarning, match=rf"`adata.X` .* looks normalised .*{sign}.*'raw' are in `adata.layers`"):
+        CountsField("X", layer=None).register_field(adata)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [panel(), panel(n_genes=14) * 100, panel(200).reshape(40, 5, 60).sum(1), panel(19), 1.0 * (panel() > 9)],
+    ids=["dense", "proteins", "sums of cells", "few cells", "detected"],
+)
+def test_counts_of_dense_panels_do_not_look_rounded(counts: np.ndarray) -> None:
+    CountsField("X", layer=None).register_field(annotated(counts[counts.sum(1) > 0]))
+    thinned = annotated(counts[counts.sum(1) >= 40])
+    sc.pp.downsample_counts(thinned, counts_per_cell=60, random_state=0)
+    CountsField("X", layer=None).register_field(thinned)
+
+
 def test_real_counts_do_not_look_rounded(blood: ad.AnnData) -> None:
     thinned = blood.copy()
     sc.pp.downsample_counts(thinned, counts_per_cell=300, random_state=0)

@@ -11,6 +11,7 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.model._transferred_responses import NOISE
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* have a treatment already:UserWarning")
 FAST = {"batch_size": 64, "network": NetworkOptions(dropout=0.0), "plan_kwargs": {"lr": 5e-3}}
 
 
@@ -111,7 +112,7 @@ def dosed() -> TokenDiffusion:
 def test_a_response_grows_with_the_dose_and_transfers_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
     options = {"indices": controls, "n_steps": 8, "silent": True}
-    with pytest.warns(UserWarning, match="dose 10.1 is beyond the largest measured dose, 10"):
+    with pytest.warns(UserWarning, match="doses beyond the largest measured dose, 10, have"):
         curve = dosed.dose_response(None, "drug", [0.0, 1.0, 10.0, 10.1], gene_list=["gene0", "gene5"], **options)
     assert curve.columns.tolist() == ["dose", "gene", "mean", "low", "high", "extrapolated"]
     assert (curve["extrapolated"] == (curve["dose"] > 10.0)).all()  # the largest dose given
@@ -207,7 +208,7 @@ def test_predictions_from_few_contexts_or_beyond_the_largest_dose_warn(
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
     with pytest.warns(UserWarning, match="response to 'IFN': measured in only 2 other contexts"):
         predict(treated, None, {"stim": "IFN"}, indices=untreated)
-    with pytest.warns(UserWarning, match="dose 30 is beyond the largest measured dose, 10"):
+    with pytest.warns(UserWarning, match="doses beyond the largest measured dose, 10, have"):
         predict(dosed, None, {"drug": "drug", "dose": 30.0}, indices=np.arange(5))
 
 
@@ -310,5 +311,9 @@ def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDi
     means = np.stack([cells.toarray().mean(0) for cells in drawn]) - before
     asked = {"cell_type": ["c", "c"], "stim": ["IFN", "control"]}
     response, none = treated.get_mean_response(pd.DataFrame(asked)).to_numpy()
+    one = treated.get_mean_response({name: values[0] for name, values in asked.items()}, interval=True)
+    assert one.columns.tolist() == ["gene", "change", "low", "high"]
+    np.testing.assert_array_equal(one["change"], response)
+    assert (one["low"] <= one["change"]).all() and one["gene"].tolist() == treated.adata.var_names.tolist()
     assert np.abs(response).max() > 0.5 and np.abs(none).max() < 1e-6
     np.testing.assert_allclose(response, means.mean(0), atol=0.1)

@@ -1,5 +1,6 @@
 """Models of several modalities, and of one in a MuData, which is that of its AnnData."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,9 +235,7 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     "ask",
     [
         lambda model: model.dose_response(None, "A", [1.0]),
-        lambda model: model.evaluate_held_out(),
         lambda model: model.get_token_contributions(),
-        lambda model: model.generate_to("cells.h5ad"),
     ],
 )
 def test_what_needs_one_anndata_says_so(ask: Callable[[TokenDiffusion], Any], joint: TokenDiffusion) -> None:
@@ -257,6 +256,44 @@ def test_an_anndata_is_no_mudata(joint: TokenDiffusion, tmp_path: Path) -> None:
     joint.save(tmp_path / "model")
     with pytest.raises(TypeError, match="`mdata` is of type AnnData: pass a MuData"):
         TokenDiffusion.load(tmp_path / "model", paired()["rna"], accelerator="cpu")
+
+
+@pytest.mark.parametrize("sizes", [None, {"rna": 70, "prot": lambda table, rng: 40 + np.arange(len(table))}])
+def test_cells_are_generated_into_a_file(joint: TokenDiffusion, tmp_path: Path, sizes: dict | None) -> None:
+    table = pd.DataFrame({"sort_of_cell": ["a", "b"], "n_cells": [4, 6]})
+    options = {"library_size": sizes, "chunk_size": 4, "n_steps": 4, "silent": True}
+    path = joint.generate_to(tmp_path / "cells.h5mu", table, **options)
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        cells = read_h5mu(path)
+    assert cells.obs["sort_of_cell"].tolist() == ["a"] * 4 + ["b"] * 6
+    for name, part in cells.mod.items():
+        assert part.var_names.tolist() == joint.get_var_names()[name].tolist() and part.X.dtype == np.int32
+    if sizes is not None:
+        assert counts(cells, "rna").sum(1).tolist() == [70] * 10
+        assert counts(cells, "prot").sum(1).tolist() == [40, 41, 42, 43, 40, 41, 42, 43, 40, 41]
+    assert joint.generate_to(path, table, **options) == path  # the same request
+    with pytest.raises(ValueError, match=r"ends with '\.h5mu'"):
+        joint.generate_to(tmp_path / "cells.h5ad", table)
+    with pytest.raises(ValueError, match="`library_size` is 5, but there are several modalities"):
+        joint.generate_to(tmp_path / "more.h5mu", table, library_size=5)
+
+
+@pytest.mark.parametrize("fixture", ["joint", "of_mosaic"])
+@pytest.mark.filterwarnings("ignore:.*needs .* cells:UserWarning")
+def test_held_out_cells_are_evaluated_in_one_modality(fixture: str, request: pytest.FixtureRequest) -> None:
+    model, real = request.getfixturevalue(fixture), paired(60, seed=3)
+    options = {"n_steps": 4, "silent": True}
+    found = {name: model.evaluate_held_out(real.copy(), modality=name, **options) for name in (None, "rna", "prot")}
+    pd.testing.assert_frame_equal(found[None].scores.frame, found["rna"].scores.frame)
+    pd.testing.assert_frame_equal(found["rna"].likelihood, found["prot"].likelihood)  # of all modalities
+    assert found["rna"].likelihood.columns.tolist() == ["model", "multinomial", "dirichlet_multinomial"]
+    named = " ".join(found["prot"].dispersion["genes"])
+    assert "protein" in named and "gene" not in named
+    nll, sizes = model.get_nll_bound(real.copy(), seed=0, silent=True)["nll"].sum(), 0
+    sizes = sum(counts(real, name).sum() for name in real.mod)
+    assert found["rna"].likelihood.loc["overall", "model"] == pytest.approx(nll / sizes, rel=0.05)
+    with pytest.raises(ValueError, match=r"`modality` is 'atac': choose one of \[None, 'rna', 'prot'\]"):
+        model.evaluate_held_out(modality="atac")
 
 
 # Results in their places.

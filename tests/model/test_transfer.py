@@ -68,7 +68,8 @@ def test_each_modality_has_a_response_of_its_own() -> None:
     rise, stays, _ = np.asarray(predicted["prot"].X.mean(0)).ravel() / protein.X[controls].mean(0)
     assert rise / stays == pytest.approx(4, rel=0.3)
     change = model.get_mean_response({"kind": "t3", "drug": "x"})
-    assert change.shape == (1, N_GENES + 3) and change["prot", "P1"].item() > 0.3
+    assert change.columns.tolist() == ["modality", "gene", "change"] and len(change) == N_GENES + 3
+    assert change.set_index(["modality", "gene"])["change"]["prot", "P1"] > 0.3
 
 
 def test_a_response_follows_a_requested_number() -> None:

@@ -55,6 +55,57 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     assert set(same_batch.obs["response_source"]) == {"own"}
 
 
+def test_cells_that_are_treated_already_are_counted() -> None:
+    model = trained_model(screen(), labels_key="cell_type", **KEYS)
+    treated, control = (np.flatnonzero(model.adata.obs["drug"] == name) for name in ("X", "DMSO"))
+    message = (
+        r"120 of 240 cells have a treatment already \(first: 'cell1'\).*Pass control cells, as `adata` or by `indices`"
+    )
+    with pytest.warns(UserWarning, match=message):
+        predicted = predict(model, {"drug": "X", "dose": 1.0})
+    np.testing.assert_array_equal(predicted.X[treated].toarray(), model.adata.X[treated])
+    with warnings.catch_warnings(action="error"):
+        predict(model, {"drug": "X", "dose": 1.0}, indices=control)
+        predict(model, {"drug": "DMSO", "dose": 0.0})
+        predict(model, {"cell_type": "a"})
+
+
+@pytest.mark.filterwarnings("default:.* has treatments that no measured response predicts:UserWarning")
+def test_a_guide_that_never_occurs_alone_is_drawn_by_the_network_with_a_warning() -> None:
+    adata = simulated_cells(240)
+    adata.obs["guide"] = np.resize(["control", "A+B", "A+C", "B+C"], 240)
+    model = trained_model(adata, labels_key="cell_type", perturbation_key="guide")
+    controls = np.flatnonzero(adata.obs["guide"] == "control")
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts: the network draws"):
+        assert set(predict(model, {"guide": "A"}, indices=controls).obs["response_source"]) == {"network"}
+    with pytest.warns(UserWarning, match="treatments that no measured response predicts: the network draws"):
+        model.generate({"guide": "A"}, 2, n_steps=2, silent=True)
+
+
+def test_counts_that_are_read_from_another_place_than_registered_are_named() -> None:
+    adata = simulated_cells(60)
+    adata.layers["counts"] = adata.X.copy()
+    model = trained_model(adata, layer="counts", labels_key="cell_type")
+    new = simulated_cells(20, seed=1)
+    with pytest.warns(UserWarning, match=r"counts are read from `adata.X` instead of `layer='counts'`"):
+        model.get_token_activation(new, silent=True)
+    with warnings.catch_warnings(action="error"):
+        model.get_token_activation(model.generate(n_cells=3, n_steps=2), silent=True)
+
+
+def test_cells_whose_counts_changed_in_place_are_neither_saved_nor_evaluated(tmp_path: Path) -> None:
+    adata = simulated_cells(60)
+    model = trained_model(adata, labels_key="cell_type")
+    adata.X = np.log1p(adata.X)
+    for ask in (
+        lambda: model.save(tmp_path / "model", save_anndata=True),
+        lambda: model.evaluate_held_out(silent=True),
+    ):
+        with pytest.raises(ValueError, match=r"`adata.X` .* does not hold molecule counts: .* fractional"):
+            ask()
+    assert not any(tmp_path.iterdir())
+
+
 def test_generated_cells_name_the_source_of_their_response(tmp_path: Path) -> None:
     measured = (adata := screen())[(adata.obs["cell_type"] != "b") | (adata.obs["drug"] == "DMSO")].copy()
     model = trained_model(measured, labels_key="cell_type", **KEYS)

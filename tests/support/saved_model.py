@@ -36,8 +36,8 @@ def results_of(model: TokenDiffusion) -> dict[str, np.ndarray]:
         "activation": model.get_token_activation(cells, **quiet).to_numpy(),
         "expression": model.get_normalized_expression(cells, **quiet).to_numpy(),
         "loadings": model.get_token_loadings(method="readout").to_numpy(),
-        "own response": model.get_mean_response({"cell_type": "a", **response}).to_numpy(),
-        "transferred response": model.get_mean_response({"cell_type": "b", **response}).to_numpy(),
+        "own response": model.get_mean_response({"cell_type": "a", **response})[["change"]].to_numpy().T,
+        "transferred response": model.get_mean_response({"cell_type": "b", **response})[["change"]].to_numpy().T,
     }
 
 

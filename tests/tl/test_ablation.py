@@ -68,6 +68,14 @@ def test_a_change_of_every_cell_comes_before_one_molecule_more() -> None:
     np.testing.assert_allclose(changed.loc[GENES, "fdr"], fdr)
 
 
+def test_without_groups_all_cells_are_one_group() -> None:
+    cells, model = grouped("ab"), Twins([WITH] * 2, [WITHOUT] * 2)
+    table = tl.ablate_token(model, "token_2", cells)
+    assert set(table["group"]) == {"all"}
+    one = tl.ablate_token(model, "token_2", grouped("bb"), "group")
+    pd.testing.assert_frame_equal(table.drop(columns="group"), one.drop(columns="group"))
+
+
 def test_one_cell_of_a_group_proves_nothing() -> None:
     assert (tl.ablate_token(Twins([WITH], [WITHOUT]), "token_2", grouped("b"), "group")["fdr"] == 1).all()
 

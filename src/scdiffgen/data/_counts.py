@@ -22,11 +22,11 @@ from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import counted, did_you_mean, listed, plain, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ADDED
 
 BLOCK_VALUES = 2**24  # values per block: 128 MiB as float64
 N_BLOCKS_LOOKED_AT = 8  # number of blocks of a matrix on disk, unless all of it is checked
 N_CELLS_LOOKED_AT = 100  # number of cells to detect rounded values
-MANY_GENES = 10  # number of genes with the same value in a cell, above which smaller values must occur as well
 
 
 @dataclass
@@ -36,7 +36,7 @@ class CountReport:
     faults: dict[str, int]  # number of values by fault ("negative", "fractional", ...)
     first: tuple[int, int, float] | None  # cell, gene and value of the first fault
     advice: str  # how to fix the values, by their probable transformation
-    rounded: bool  # whether values seem depth-normalised and then rounded
+    rounded: str  # why values seem normalised and then rounded, if so
     empty_cells: np.ndarray
     full_cells: np.ndarray  # cells with more molecules than LARGEST_LIBRARY
 
@@ -45,12 +45,12 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
     """Check the values of a matrix; unless ``whole``, only evenly spaced blocks of a matrix on disk."""
     faults: Counter[str] = Counter()
     first: tuple[int, int, float] | None = None
-    advice, rounded = "", False
+    advice = rounded = ""
     totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
     for row, column, block in blocks(matrix, whole=whole):
         looked_at[row : row + block.shape[0]] = True
         totals[row : row + block.shape[0]] += row_totals(block)
-        rounded |= (row, column) == (0, 0) and _is_rounded(block)
+        rounded = rounded or (_sign_of_rounding(block) if (row, column) == (0, 0) else "")
         block_faults = _faults(block)
         for fault, where in block_faults.items():
             faults[fault] += int(where.sum())
@@ -157,13 +157,28 @@ def _advice(faults: dict[str, np.ndarray], value: float) -> str:
     )
 
 
-def _is_rounded(block: Any) -> bool:
-    """Detect depth-normalised and rounded counts: multiples of a unit above 1 skip small whole numbers."""
+def _sign_of_rounding(block: Any) -> str:
+    """Describe why the first cells seem normalised and then rounded; empty for counts."""
     first = block[:N_CELLS_LOOKED_AT]
     dense = np.asarray(first.toarray() if sparse.issparse(first) else first, dtype=np.float64)
     cells = [np.unique(cell[cell > 0], return_counts=True) for cell in dense]
-    gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
-    return bool(np.mean(gaps) > 0.25) if gaps else False
+    # multiples of a unit above 1 skip small whole numbers: of many genes in a cell, or of few in nearly all cells
+    gaps = [(np.diff(values, prepend=0) >= 2, values, n_genes) for values, n_genes in cells]
+    many = [values[gap & (n_genes >= 10)] for gap, values, n_genes in gaps]
+    n_tied = sum(n_genes[(values > 1) & (n_genes >= 3)].sum() for _, values, n_genes in gaps)
+    n_after_gap = sum(n_genes[gap & (n_genes >= 3)].sum() for gap, _, n_genes in gaps)
+    if np.mean([len(values) > 0 for values in many] or 0) > 0.25 or n_after_gap > max(0.9 * n_tied, 200):
+        value = next(values[gap & (n_genes >= 3)][0] for gap, values, n_genes in gaps if (gap & (n_genes >= 3)).any())
+        return f"some whole numbers are missing below frequent ones, such as {value - 1:g} below {value:g}"
+    if len(dense) < 20 or not 1 < np.abs(dense).max() < np.inf:
+        return ""
+    totals, means = dense.sum(axis=1), dense.mean(axis=0)
+    # sums of counts vary at least as the Poisson distribution; after thinning to one depth, they do not vary at all
+    if 0 < totals.var() < 0.2 * totals.mean() and (totals > np.median(totals)).any():
+        return f"cells sum to {totals.mean():,.0f} with a standard deviation of only {totals.std():.2g}"
+    frequent = dense[:, (means > 1) & (dense.var(axis=0) > 0)]
+    ratio = float(np.median(frequent.var(axis=0) / frequent.mean(axis=0))) if frequent.shape[1] >= 5 else 1.0
+    return f"genes vary less than sampling allows (median variance / mean: {ratio:.2f})" if ratio < 0.6 else ""
 
 
 logger = logging.getLogger(__name__)
@@ -193,16 +208,21 @@ class CountsField(LayerField):
         matrix = self.get_field_data(adata)
         if matrix is None:
             raise ValueError(f"{self._place} is empty. Name the layer that holds the counts (`layer=`).")
-        if self._raise_unless_counts(adata, matrix, whole=False).rounded:
+        if sign := self._raise_unless_counts(adata, matrix, whole=False).rounded:
             warn_user(
-                f"{self._place} looks normalised for sequencing depth and rounded: in many cells, some whole numbers "
-                f"are missing below frequent ones. Pass raw counts{_where_counts_are(adata, self.attr_key)}."
+                f"{self._place} looks normalised or log-transformed, and rounded: {sign}. Pass raw counts"
+                f"{_where_counts_are(adata, self.attr_key)}."
             )
 
     def where_counts_are(self, adata: AnnData) -> CountsField:
         """Return the field of new cells: ``.X`` for cells without layers, such as generated cells."""
         if self.attr_key is None or any(name is not None for name in adata.layers):
             return self
+        if not set(ADDED) & set(adata.obs):
+            warn_user(
+                f"`adata` has no layers, so counts are read from `adata.X` instead of `layer={self.attr_key!r}`, as of "
+                f"generated cells. Pass the counts as `adata.layers[{self.attr_key!r}]` if `adata.X` is another matrix."
+            )
         return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
 
     def check_again(self, adata: AnnData) -> None:

@@ -20,6 +20,7 @@ from scvi.data import AnnDataManager
 from scvi.data.fields import BaseAnnDataField
 
 from scdiffgen._messages import LONGEST_LIST, counted, did_you_mean, listed, raise_if_not_unique, warn_user
+from scdiffgen._names import remember_symbols
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ADDED, N_CELLS, ConditionSpec, PerturbationSyntax
 from scdiffgen.data._counts import CountsField, blocks, each_once, row_totals
@@ -65,13 +66,14 @@ class SetupArguments:
     continuous_covariate_keys: Sequence[str] | None = None
     text_key: str | None = None
     perturbation_features_key: str | None = None
+    gene_symbols: str | None = None
 
     def fields(self) -> list[BaseAnnDataField]:
         return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
 
     def condition_fields(self) -> list[ColumnsField]:
         """Create the fields of conditions; labels and batch always, with one category if no column is named."""
-        for argument in ("layer", "labels_key", "batch_key", "text_key"):
+        for argument in ("layer", "labels_key", "batch_key", "text_key", "gene_symbols"):
             name = getattr(self, argument)
             if name is not None and not isinstance(name, str):
                 raise TypeError(f"`{argument}` is {name!r}: pass one name as text.")
@@ -211,6 +213,8 @@ class Manager(AnnDataManager):
                 raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
         if "_scvi_uuid" not in adata.uns:
             _raise_if_not_codes(adata, [field.attr_key for field in self.fields if isinstance(field, ColumnsField)])
+        symbols = self._registry.get("setup_args", {}).get("gene_symbols")
+        remember_symbols(adata, symbols, required=source_registry is None)
         with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
             if modality_names(self):

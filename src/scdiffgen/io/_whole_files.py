@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import zarr
 from anndata import AnnData
+from mudata import MuData
 from scipy import sparse
 
 if sys.platform == "win32":
@@ -102,10 +103,17 @@ class ChunkedFile:
     manager locks out other processes.
     """
 
-    def __init__(self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_chunks: int,
+        request: Mapping[str, Any],
+        suffixes: Sequence[str] = (".h5ad", ".zarr"),
+    ) -> None:
         self.path = Path(path)
-        if self.path.suffix not in (".h5ad", ".zarr"):
-            raise ValueError(f"`path` is {str(path)!r}: pass the name of a file that ends with '.h5ad' or '.zarr'.")
+        if self.path.suffix not in suffixes:
+            ends = " or ".join(map(repr, suffixes))
+            raise ValueError(f"`path` is {str(path)!r}: pass the name of a file that ends with {ends}.")
         self.n_chunks = n_chunks
         self.request = json.loads(json.dumps(dict(request), default=lambda number: number.item()))
         self._folder = self.path.with_name(f"{self.path.name}.partial")
@@ -159,11 +167,12 @@ class ChunkedFile:
         finally:  # in case writing failed, such as on a full disk
             partial.unlink(missing_ok=True)
 
-    def finish(self, cells: AnnData, elements: Sequence[str] = ("X",)) -> None:
+    def finish(self, cells: AnnData | MuData, elements: Sequence[str]) -> None:
         """Add elements, which are joined with one chunk in memory at a time, to annotated cells without them."""
         joined = self._folder / f"joined{self.path.suffix}"
-        if self.path.suffix == ".h5ad":
-            cells.write_h5ad(joined)
+        if self.path.suffix != ".zarr":
+            with warnings.catch_warnings(action="ignore", category=FutureWarning):
+                cells.write_h5mu(joined) if isinstance(cells, MuData) else cells.write_h5ad(joined)
             with h5py.File(joined, "r+") as file:
                 self._join(file, elements)
             reach_the_disk(joined)
@@ -186,7 +195,7 @@ class ChunkedFile:
         """Raise if the format does not support a column of ``.obs``."""
         for name, column in obs.items():
             rows = slice(None) if column.dtype == object else slice(1)  # other types are the same in all rows
-            if self.path.suffix == ".h5ad":
+            if self.path.suffix != ".zarr":
                 store = h5py.File(BytesIO(), "w")
             else:
                 store = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
@@ -294,7 +303,7 @@ def _begun_request(file: Path) -> dict[str, Any] | None:
 def _request_of(path: Path) -> dict[str, Any] | None:
     """Read the request of a joined file; ``None`` if it has none."""
     try:
-        file = h5py.File(path, "r") if path.suffix == ".h5ad" else zarr.open_group(str(path), mode="r")
+        file = zarr.open_group(str(path), mode="r") if path.suffix == ".zarr" else h5py.File(path, "r")
     except (OSError, ValueError):  # not a file of this format
         return None
     try:

@@ -143,5 +143,5 @@ def gcxs(samples: list[sparse.csr_matrix], genes: pd.Index) -> Any:
 
 
 def quiet() -> warnings.catch_warnings:
-    """Silence warnings of mudata 0.3 about its next version."""
+    """Silence warnings of mudata and scvi-tools about their next versions."""
     return warnings.catch_warnings(action="ignore", category=FutureWarning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
-from anndata import AnnData
 from scipy import sparse
 from scvi.utils import track
 
@@ -23,10 +22,11 @@ from scdiffgen.data import required_state
 from scdiffgen.io import UNS_KEY, ChunkedFile, digest_of
 
 from ._cell_request import CellRequest
-from ._cells import generator_from
+from ._cells import blocks_of, generator_from, new_cells
 from ._checks import library_sizes
-from ._model_access import gene_names, weights_id
+from ._model_access import gene_names, modalities, weights_id
 from ._sampler import Sampler
+from ._training_summary import sizes_by_name
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -50,24 +50,28 @@ def write_cells(
 ) -> Path:
     """Draw missing chunks, locally or on workers, and join all chunks."""
     n_cells, model, specs = len(request.row_of), request.model, request.known.specs
+    genes, several = gene_names(model), modalities(model)
+    matrices = {f"mod/{name}/X": block for name, block in blocks_of(genes).items()} if several else {"X": slice(None)}
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
 
     def source(number: int) -> torch.Generator:
         own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
         return generator_from(own_seed, sampler.module.device)
 
-    def completed(number: int, sizes: Any) -> Chunk:
+    def completed(number: int, sizes: Mapping[str, Any]) -> Chunk:
         cells, generator = chunks[number], source(number)
-        own_sizes = sizes[cells] if isinstance(sizes, np.ndarray) else sizes
-        return *request.completed(generator, own_sizes, cells), generator.initial_seed()
+        own = {name: given if callable(given) else given[cells] for name, given in sizes.items()}
+        requested = (own or None) if several else own.get("")
+        return *request.completed(generator, requested, cells), generator.initial_seed()
 
-    if callable(library_size):  # a function is identified by its return values, because lambdas have no name
-        library_size = np.concatenate([completed(number, library_size)[1] for number in range(len(chunks))])
-    elif library_size is not None:
-        library_size = library_sizes(library_size, n_cells)
+    given = {} if library_size is None else sizes_by_name(library_size, several or [""])
+    by_name: dict[str, Any] = {name: x if callable(x) else library_sizes(x, n_cells) for name, x in given.items()}
+    if any(map(callable, by_name.values())):  # identified by return values, because lambdas have no name
+        sizes = np.concatenate([completed(number, by_name)[1] for number in range(len(chunks))])
+        by_name = dict(zip(several or [""], sizes.reshape(n_cells, -1).T, strict=True))
     described = {
         "conditions": digest_of(request.table.assign(**{N_CELLS: np.bincount(request.row_of)})),
-        "library_size": None if library_size is None else digest_of(library_size),
+        "library_size": digest_of(by_name if several else by_name[""]) if by_name else None,
         "guidance_scale": sampler.guidance.scale,
         "n_steps": sampler.n_steps,
         "batch_size": sampler.batch_size,
@@ -82,10 +86,10 @@ def write_cells(
     }
 
     def chunk(number: int) -> Chunk:
-        return completed(number, library_size)
+        return completed(number, by_name)
 
     first = request.obs(request.decoded(request.encoded.take(request.row_of)))[:1]
-    new = ChunkedFile(path, len(chunks), described)
+    new = ChunkedFile(path, len(chunks), described, (".h5mu",) if several else (".h5ad", ".zarr"))
     new.check_columns(first)
     with new as file:
         missing = [] if file.is_whole else file.missing()
@@ -95,12 +99,14 @@ def write_cells(
         else:
             drawn = _sample_on(client, sampler, missing, chunk)
         for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
-            file.write(number, {"X": counts})
+            file.write(number, {name: counts[:, block] for name, block in matrices.items()})
         if not file.is_whole:
             parts = [request.complete(source(number), cells).given_only() for number, cells in enumerate(chunks)]
             obs = request.obs(pd.concat(map(request.decoded, parts), ignore_index=True))
-            obs, var = sampler.annotate(obs, Conditions.concatenate(parts)), pd.DataFrame(index=gene_names(model))
-            file.finish(AnnData(obs=obs, var=var, uns={UNS_KEY: {"request": json.dumps(file.request)}}))
+            obs = sampler.annotate(obs, Conditions.concatenate(parts))
+            cells = new_cells(sparse.csr_matrix((n_cells, len(genes)), dtype=np.int32), obs, genes)
+            cells.uns[UNS_KEY] = {"request": json.dumps(file.request)}
+            file.finish(cells, list(matrices))
     return file.path
 
 

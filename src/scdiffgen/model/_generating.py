@@ -210,8 +210,8 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         path
-            New ``.h5ad`` file or ``.zarr`` folder (zarr 3, in shards). It must not hold other cells, complete or
-            partial.
+            New ``.h5ad`` file or ``.zarr`` folder (zarr 3, in shards); ``.h5mu`` file of a MuData. It must not hold
+            other cells, complete or partial.
         chunk_size
             Number of cells per chunk. A function ``library_size`` is called once per chunk, before generation.
         client
@@ -221,7 +221,8 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns`` holds the request.
+        Path of the file, for :func:`anndata.read_h5ad`, :func:`anndata.io.read_zarr` or ``mudata.read_h5mu``; ``.uns``
+        holds the request.
 
         {raises_request}
         RuntimeError
@@ -235,14 +236,13 @@ class Generating(BaseModelClass):
         5
         """
         require_training(self)
-        require_anndata(self, "generate_to")
         check_client(client)
         check_whole_number("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
         check_seed(seed)
         check_path("path", path)
         request = CellRequest(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given, library_size)
         return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)
 
     @shared_docs

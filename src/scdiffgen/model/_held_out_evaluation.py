@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
+from mudata import MuData
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._names import symbols_of
-from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import categories_of_condition, registered_conditions
+from scdiffgen.data import categories_of_condition, check_counts_again, counts_keys, registered_conditions
 
-from ._cells import Cells
-from ._model_access import enough_steps, gene_names, registered
+from ._cells import Cells, blocks_of
+from ._model_access import enough_steps, gene_names, modalities, registered
 from ._sampler import N_STEPS, Sampler
 from ._training_data import training_indices
 from ._training_summary import TrainingCells, training_summary
@@ -67,7 +67,8 @@ class HeldOutEvaluation(NamedTuple):
 
 def evaluated_held_out(
     model: BaseModelClass,
-    adata: AnnData | None,
+    adata: AnnData | MuData | None,
+    modality: str | None,
     max_cells: int,
     sampler: Sampler,
     generator: torch.Generator,
@@ -78,17 +79,20 @@ def evaluated_held_out(
 ) -> HeldOutEvaluation:
     """Compare held-out cells with matched samples, whose library sizes are drawn as in ``generate``."""
     from scdiffgen.metrics import FewCellsWarning
-    from scdiffgen.metrics._comparison import HEADLINES, Comparison, Settings
+    from scdiffgen.metrics._comparison import HEADLINES, OF_LABELS, Comparison, Settings
     from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._spread import program_weights, programs_of
 
     seed = generator.initial_seed()
-    names = pd.Series(symbols_of(registered(model), gene_symbols), registered(model).var_names)[gene_names(model)]
+    genes, several = gene_names(model), modalities(model)
+    blocks = blocks_of(genes) if several else {"": slice(None)}
+    own = blocks[modality or next(iter(blocks))]
+    part = registered(model)[modality or several[0]] if several else registered(model)
+    names = pd.Series(symbols_of(part, gene_symbols), part.var_names)[genes[own].get_level_values(-1)]
     indices = _held_out(model, adata, max_cells, seed)
     real, train = _labelled(model, adata, indices), _labelled(model, None, np.sort(model.train_indices))
-    train.var["name"] = names.to_numpy()
     if programs is not None:
-        program_weights(train.X, pd.Index(names), programs)  # raises if genes are unknown
+        program_weights(train.X[:, own], pd.Index(names), programs)  # raises if genes are unknown
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Generating")
     rng, known = np.random.default_rng(seed), TrainingCells(model)
 
@@ -99,29 +103,38 @@ def evaluated_held_out(
     likelihood = None
     if "likelihoods" in model.module.process.abilities:
         nll = model.get_nll_bound(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
-        likelihood = _likelihoods(nll.to_numpy(), real, train)
+        likelihood = _likelihoods(nll.to_numpy(), real, train, blocks)
+    if several:  # of which some cells may lack one
+        measured, of_train = (np.flatnonzero(cells.X[:, own].sum(axis=1)) for cells in (real, train))
+        real, generated = real[measured, own].copy(), generated[measured, own].copy()
+        train = train[of_train, own].copy()
+    train.var["name"] = names.to_numpy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # included in the remarks
         settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
-        comparison = Comparison.of(real, generated, train, "label", settings)
-        scores = evaluated(comparison, HEADLINES, SOURCES, silent=silent)
+        groupby = "label" if train.obs["label"].nunique() > 1 else None  # a single label is scored once, as all cells
+        comparison = Comparison.of(real, generated, train, groupby, settings)
+        metrics = [name for name in HEADLINES if groupby is not None or name not in OF_LABELS]
+        scores = evaluated(comparison, metrics, SOURCES, silent=silent)
         scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
-    depth = real.X.mean() if likelihood is not None else 0.0  # a process with likelihoods may be compared with another
+    # a process with likelihoods may be compared with another, unless there are several modalities
+    depth = 0.0 if likelihood is None or several else real.X.mean()
     remarks = remarks_on(
         likelihood, scores, n_cells, scored, depth=depth, n_steps=sampler.n_steps, enough=enough_steps(model)
     )
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
 
 
-def _likelihoods(nll: np.ndarray, real: AnnData, train: AnnData) -> pd.DataFrame:
+def _likelihoods(nll: np.ndarray, real: AnnData, train: AnnData, blocks: Mapping[str, slice]) -> pd.DataFrame:
     """Tabulate nats per molecule of held-out cells by label, under the model and under baselines."""
     from scdiffgen.metrics import dirichlet_multinomial_nll
 
     sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
-    cells = real.X, real.obs["label"], train.X, train.obs["label"]
+    labels = real.obs["label"], train.obs["label"]
     for name, concentration in (("multinomial", np.inf), ("dirichlet_multinomial", None)):
-        sums[name] = dirichlet_multinomial_nll(*cells, concentration=concentration).cells
+        parts = ((real.X[:, block], labels[0], train.X[:, block], labels[1]) for block in blocks.values())
+        sums[name] = sum(dirichlet_multinomial_nll(*part, concentration=concentration).cells for part in parts)
     sums["label"] = real.obs["label"].astype(str).to_numpy()
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
     return grouped.div(grouped.pop("molecules"), axis=0)
@@ -134,14 +147,17 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
     trained = np.sort(training_indices(model))
     library = None
     if trained[-1] < registered(model).n_obs:
-        library = np.asarray(model.adata_manager.get_from_registry(REGISTRY_KEYS.X)[trained].sum(axis=1)).ravel()
-    if library is None or not np.allclose(library, training_summary(model).library, rtol=1e-6):
+        manager, known = model.adata_manager, training_summary(model).library
+        parts = [manager.get_from_registry(key)[trained].sum(axis=1) for key in counts_keys(manager)]
+        library = np.column_stack(parts).reshape(known.shape)
+    if library is None or not np.allclose(library, known, rtol=1e-6):
+        check_counts_again(model.adata_manager)
         raise ValueError(
             "The cells of the model are not its training cells in their order, so it is unknown which cells were held "
             "out: load the model with the cells of its training, `load(path, adata)`."
         )
-    known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
-    indices = np.concatenate([np.empty(0), *known]).astype(int) if adata is None else np.arange(adata.n_obs)
+    held_out = [i for i in (model.validation_indices, model.test_indices) if i is not None]
+    indices = np.concatenate([np.empty(0), *held_out]).astype(int) if adata is None else np.arange(adata.n_obs)
     if not len(indices):
         raise ValueError("No cells were held out in training: pass held-out cells as `adata`.")
     return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
@@ -233,7 +249,7 @@ def _of_spread(rows: pd.DataFrame, name: str) -> str:
     )
 
 
-def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:
+def _labelled(model: BaseModelClass, adata: AnnData | MuData | None, indices: np.ndarray) -> AnnData:
     """Return the counts of cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
     manager = model.get_anndata_manager(registered(model, adata), required=True)
     labels = np.full(len(indices), "all", dtype=object)
@@ -241,6 +257,8 @@ def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray)
     if spec is not None:
         ids = registered_conditions(manager, indices)[spec.name].ids[:, 0]
         labels = categories_of_condition(manager, spec)[ids].astype(str)
-    counts = sparse.csr_matrix(manager.get_from_registry(REGISTRY_KEYS.X)[indices])
+    parts = [sparse.csr_matrix(manager.get_from_registry(key)[indices]) for key in counts_keys(manager)]
+    counts = parts[0] if len(parts) == 1 else sparse.hstack(parts, format="csr")
     obs = pd.DataFrame({"label": pd.Categorical(labels)}, index=manager.adata.obs_names[indices])
-    return AnnData(counts, obs=obs, var=pd.DataFrame(index=gene_names(model)))
+    genes = [name if isinstance(name, str) else ":".join(name) for name in gene_names(model)]
+    return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))

@@ -25,7 +25,14 @@ from scdiffgen._messages import did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data import Registry, categories_of_condition, feature_names, modality_names, required_state
+from scdiffgen.data import (
+    Registry,
+    categories_of_condition,
+    check_counts_again,
+    feature_names,
+    modality_names,
+    required_state,
+)
 from scdiffgen.io import (
     MODEL_FILE,
     UNREADABLE,
@@ -39,6 +46,7 @@ from scdiffgen.io import (
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
 
+from ._cells import quiet
 from ._checks import check_accelerator, check_path
 from ._model_access import check_cells, check_mudata, gene_names, less_chatter, require_anndata, require_training
 from ._query_model import check_missing, padded_genes, query_model
@@ -96,11 +104,12 @@ class Persisting(BaseModelClass):
             raise ValueError("`save_anndata` is True, but the model has no cells: load it with `adata`.")
         if save_anndata:
             self._validate_anndata()
+            check_counts_again(self.adata_manager)  # because `load` refuses other values
         self.saved_with_, self.cells_sha256_ = version("scdiffgen"), None
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         of_model = {name: others.pop(name) for name in ("legacy_mudata_format", "datamodule") if name in others}
         # scvi-tools would save Pyro's global parameters, which belong to other models.
-        with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope():
+        with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope(), quiet():
             if save_anndata:
                 cells = cells_file(partial, prefix, self.registry)
                 self.adata.write(cells, **others)
@@ -171,7 +180,7 @@ class Persisting(BaseModelClass):
                 check_cells_file(file.parent, prefix, attributes)
         else:
             check_file(file)
-        with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"):
+        with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"), quiet():
             try:
                 return super().load(str(dir_path), adata, accelerator, device, prefix, None, datamodule, allowed)
             except OSError as error:

@@ -16,7 +16,7 @@ from mudata import MuData
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
-from scdiffgen._arguments import check_whole_number, is_finite_number
+from scdiffgen._arguments import check_choice, check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
 from scdiffgen.conditions import Conditions
@@ -28,11 +28,10 @@ from ._cells import BATCH_SIZE, Cells, blocks_of, generator_from
 from ._expression_mixin import expression_of
 from ._held_out_evaluation import HeldOutEvaluation, evaluated_held_out
 from ._model_access import (
-    check_cells,
+    checked_cells,
     gene_names,
     gene_positions,
     modalities,
-    require_anndata,
     require_training,
     sampler_of,
     weights_id,
@@ -164,8 +163,9 @@ class Reading(BaseModelClass):
     @shared_docs
     def evaluate_held_out(
         self,
-        adata: AnnData | None = None,
+        adata: AnnData | MuData | None = None,
         *,
+        modality: str | None = None,
         programs: Mapping[str, Sequence[str]] | None = None,
         gene_symbols: str | None = None,
         max_cells: int = 2000,
@@ -180,9 +180,11 @@ class Reading(BaseModelClass):
         ----------
         adata
             Held-out cells, by default the validation and test cells of the training; training cells give a warning.
+        modality
+            Modality of a MuData that all but the likelihood is computed on, by default the first.
         gene_symbols
             Column of ``.var`` of the model's cells with the gene symbols of remarks, tables and ``programs``; by
-            default ``.var_names``.
+            default the registered column, else ``.var_names``.
         max_cells
             Maximum number of held-out cells, drawn at random.
 
@@ -213,13 +215,13 @@ class Reading(BaseModelClass):
         >>> model.evaluate_held_out(n_steps=4, programs={"B": ["CD79A"]}, silent=True).remarks  # doctest: +SKIP
         """
         require_training(self)
-        require_anndata(self, "evaluate_held_out")
         check_whole_number("max_cells", max_cells)
-        sampler = sampler_of(self, n_steps, batch_size)
+        check_choice("modality", modality, [None, *modalities(self)])
+        sampler, generator = sampler_of(self, n_steps, batch_size), generator_from(seed, self.device)
         if adata is not None:
-            check_cells(adata)
-        generator = generator_from(seed, self.device)
-        return evaluated_held_out(self, adata, max_cells, sampler, generator, programs, gene_symbols, silent=silent)
+            adata = checked_cells(self, adata)
+        asked = modality, max_cells, sampler, generator, programs, gene_symbols
+        return evaluated_held_out(self, adata, *asked, silent=silent)
 
     @shared_docs
     def write_back(

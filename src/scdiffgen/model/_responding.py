@@ -18,11 +18,11 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_choice, check_share, check_whole_number
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import listed, warn_user
+from scdiffgen._messages import counted, listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
-from scdiffgen.data import add_perturbations, write_conditions
+from scdiffgen.data import add_perturbations, registered_conditions, write_conditions
 from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
@@ -95,8 +95,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If treatment and another condition are confounded or change together, or fewer than three other contexts
-            were measured.
+            If given cells are treated already, treatment and another condition are confounded or change together, or
+            fewer than three other contexts were measured.
 
         Examples
         --------
@@ -264,22 +264,25 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        One row per condition and one column per gene: change of the mean of log1p of counts per 10,000 at equal
-        sequencing depth; NaN where the network predicts the response. With ``interval``, columns are pairs of
-        ``"change"``, ``"low"`` or ``"high"`` and a gene; low and high are NaN where no response can be left out.
-        ``.attrs["response_check"]`` lists the checks of the rows, as in :meth:`predict_perturbation`.
+        Change of the mean of log1p of counts per 10,000 at equal sequencing depth; NaN where the network predicts the
+        response. For a mapping, which is one condition, one row per gene: ``gene`` (in a MuData also ``modality``),
+        ``change``, and with ``interval`` also ``low`` and ``high``. For a data frame, one row per condition and one
+        column per gene; with ``interval``, columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and a gene. Low
+        and high are NaN where no response can be left out. ``.attrs["response_check"]`` lists the checks of the
+        conditions, as in :meth:`predict_perturbation`.
 
         {raises_request}
 
         Examples
         --------
         >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
-        >>> change.shape, bool(change.isna().all(axis=None))  # too few cells in the example
-        ((1, 200), True)
+        >>> change.columns.tolist(), bool(change["change"].isna().all())  # too few cells in the example
+        (['gene', 'change'], True)
         """
         require_training(self)
         table, responses = untreated_responses(self, conditions)
-        changes = mean_responses(responses, table.index, gene_names(self), interval=interval)
+        tidy = isinstance(conditions, Mapping)
+        changes = mean_responses(responses, table.index, gene_names(self), interval=interval, tidy=tidy)
         changes.attrs["response_check"] = [*map(check_of, responses)]
         return changes
 
@@ -342,6 +345,7 @@ def counterfactual_cells(
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
     # By default, responses to perturbations are transferred, batches are coupled, and other changes resample.
     effects = cells.module.intervention_names
+    _warn_of_treated_cells(cells, changes)
     if keep is None and not _have_already(cells, changes.without(effects)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
@@ -395,6 +399,19 @@ def _minibatch(
     return torch.where(rows[:, None], transferred, predicted) if known.any() else predicted
 
 
+def _warn_of_treated_cells(cells: Cells, changes: Conditions[np.ndarray]) -> None:
+    """Warn of given cells that are treated already, if a treatment is requested; dose 0 is none."""
+    given = registered_conditions(cells.manager, cells.indices)
+    groups = [conditions.groups(cells.module.specs) for conditions in (changes, given)]
+    asked, treated = (((group.interventions >= 0) & (group.doses != 0)).any(axis=1) for group in groups)
+    if asked.any() and treated.any():
+        warn_user(
+            f"{treated.sum():,} of {counted(len(treated), 'cell')} have a treatment already (first: "
+            f"{cells.names[treated.argmax()]!r}): their change is the difference between both treatments, and cells "
+            "with the requested treatment stay as they are. Pass control cells, as `adata` or by `indices`."
+        )
+
+
 def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
     """Warn that cells are resampled because other conditions change together with the treatment."""
     names = " and ".join(repr(name) for name in others if not _have_already(cells, others.only([name])))
@@ -443,17 +460,18 @@ def response_weights(responses: Sequence[JointResponse | None], table: pd.DataFr
 
 
 def mean_responses(
-    responses: Sequence[JointResponse | None], index: pd.Index, genes: pd.Index, *, interval: bool
+    responses: Sequence[JointResponse | None], index: pd.Index, genes: pd.Index, *, interval: bool, tidy: bool
 ) -> pd.DataFrame:
-    """Tabulate changes of mean log expression, with ``interval`` also their limits."""
+    """Tabulate changes of mean log expression, with ``interval`` also their limits; ``tidy`` is for one response."""
     unknown = np.full(len(genes), np.nan)
     change = np.array([unknown if response is None else response.mean_change for response in responses])
-    if not interval:
-        return pd.DataFrame(change, index=index, columns=genes)
     width = np.array([unknown if response is None else response.half_width for response in responses])
-    frames = {"change": change, "low": change - width, "high": change + width}
+    frames = {"change": change} | ({"low": change - width, "high": change + width} if interval else {})
+    if tidy:
+        columns = genes.set_names(["modality", "gene"][-genes.nlevels :]).to_frame(index=False)
+        return columns.assign(**{name: values[0] for name, values in frames.items()})
     tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
-    return pd.concat(tables, axis=1, names=["statistic"])
+    return pd.concat(tables, axis=1, names=["statistic"]) if interval else tables["change"]
 
 
 def means_with_intervals(

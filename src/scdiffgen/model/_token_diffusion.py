@@ -190,6 +190,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         continuous_covariate_keys: list[str] | None = None,
         text_key: str | None = None,
         perturbation_features_key: str | None = None,
+        gene_symbols: str | None = None,
         **kwargs: Any,
     ) -> None:
         """%(summary)s.
@@ -233,6 +234,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         continuous_covariate_keys: list[str] | None = None,
         text_key: str | None = None,
         perturbation_features_key: str | None = None,
+        gene_symbols: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Register a MuData whose modalities are counts, such as RNA, protein tags or open chromatin.

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_choice, check_whole_number, is_finite_number
 from scdiffgen._messages import counted, warn_user
+from scdiffgen._names import SYMBOLS_KEY
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
 from scdiffgen.conditions import Conditions
@@ -368,7 +369,11 @@ class TokenReading(BaseModelClass):
             obs=cells.adata.obs.iloc[cells.indices].copy(),
             var=cells.adata.var.loc[gene_names(self)[columns]].assign(baseline=baseline),
             layers=terms,
-            uns={"terms": list(terms), UNS_KEY: reader.about(cells.adata)},
+            uns={
+                **{key: name for key, name in cells.adata.uns.items() if key == SYMBOLS_KEY},
+                "terms": list(terms),
+                UNS_KEY: reader.about(cells.adata),
+            },
         )
 
     @shared_docs

@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch import LightningDataModule
 from scvi.model.base import BaseModelClass
 from scvi.train import Trainer, TrainRunner, merge_kwargs
+from scvi.utils import track
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
@@ -221,7 +222,8 @@ def run_training(
         silent = not trainer.get("enable_progress_bar", True)
         model.module.calibrate(data.some(MOST_CELLS), data.n_train, silent=silent)
         model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
-        remember_training(model, data)
+        for remember in track([remember_training], "Summarising", disable=silent):
+            remember(model, data)
     except (ArithmeticError, np.linalg.LinAlgError, RuntimeError) as error:
         lr = training_plan.config.lr
         raise RuntimeError(
@@ -255,12 +257,17 @@ def _splitter(
     )
     splitter.setup()  # gives the same split as Lightning's call, which may run in another process
     if not model.is_trained_:
-        train = np.sort(splitter.train_idx)
-        model.module.initialise(Cells(model, None, train))
-        model.module.start_linearly(Cells(model, None, evenly_spread(train, MOST_CELLS), SMALL_BATCH))
+        train, module = np.sort(splitter.train_idx), model.module
+        some = Cells(model, None, evenly_spread(train, MOST_CELLS), SMALL_BATCH)
+        starts = [(module.initialise, Cells(model, None, train)), (module.start_linearly, some)]
+
+        def prepare_draws(cells: Cells) -> None:
+            splitter.draw = partial(module.draw_anew, copula=module.fit_copula(cells))
+
         if plan["drawn_share"] > 0:
-            copula = model.module.fit_copula(Cells(model, None, train))
-            splitter.draw = partial(model.module.draw_anew, copula=copula)
+            starts.append((prepare_draws, Cells(model, None, train)))
+        for start, cells in track(starts, "Initialising", disable=not trainer.get("enable_progress_bar", True)):
+            start(cells)
     return splitter
 
 

@@ -174,7 +174,7 @@ def _default_scores(*cells: AnnData | str | None, **options: Any) -> metrics.Eva
     """Compute scores that are fast enough for a figure."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", metrics.FewCellsWarning)  # shown in the figure
-        return metrics.evaluate(*cells, n_bootstrap=50, n_trees=25, max_cells=500, silent=True, **options)
+        return metrics.evaluate(*cells, n_bootstrap=50, n_trees=25, max_cells=500, **options)
 
 
 @dataclass(frozen=True)
@@ -462,6 +462,7 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     axis.set_yscale("log")
     axis.margins(y=0.12)
     lowest, highest = axis.get_ylim()
+    axis.set_ylim(lowest * (lowest / highest) ** 0.18)  # so that the legend is below all points
     number_ticks(axis.yaxis, FixedLocator(TICKS if highest < 8 * lowest else FAR_TICKS))
     plain(axis, "", "variance, generated / real")
     axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=3, handlelength=1.2)

@@ -139,7 +139,7 @@ class ResponsePredictor:
         doses = self._doses(part)
         if doses and max(doses) < dose < np.inf:
             prediction = self.change(context, {part: max(doses)})
-            caution = f"dose {dose:g} is beyond the largest measured dose, {max(doses):g}, whose response is predicted"
+            caution = f"doses beyond the largest measured dose, {max(doses):g}, have its response"  # same for all doses
             return prediction and prediction.with_cautions(caution)
         prediction = self._from_contexts(context, treatment)
         return prediction or self._from_doses(context, part, dose) or self._from_others(context, part, dose)

@@ -26,7 +26,7 @@ def ablate_token(
     model: TokenDiffusion,
     token: str,
     adata: AnnData,
-    groupby: str,
+    groupby: str | None = None,
     *,
     level: float = 0.0,
     gene_symbols: str | None = None,
@@ -48,7 +48,7 @@ def ablate_token(
     adata
         Cells to match, with the registered columns and genes of the model.
     groupby
-        Column of ``adata.obs`` with the groups of cells to compare within.
+        Column of ``adata.obs`` with the groups of cells to compare within; by default one group, ``"all"``.
     level
         Activation at which the token is fixed, in standard deviations from the mean of the training cells. The mean
         activation of control cells shows treated cells without the response of this token.
@@ -68,8 +68,8 @@ def ablate_token(
     >>> changed.columns.tolist()
     ['group', 'gene', 'mean', 'mean_without', 'log2_fold_change', 'score', 'fdr']
     """
-    check_column(groupby)
-    column = annotation_column(adata, groupby)
+    check_column("all" if groupby is None else groupby)
+    column = pd.Series("all", adata.obs_names) if groupby is None else annotation_column(adata, groupby)
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}
     indices = np.concatenate(list(chosen.values()))

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import statistics
 import timeit
 from bisect import bisect_right
@@ -295,8 +296,11 @@ class GracefulTrainer(Trainer):
         loggers: list[Logger] = self.loggers  # type: ignore[has-type]
         if loggers and not any(hasattr(logger, "history") for logger in loggers):
             self.loggers = [*loggers, SimpleLogger()]
-        if self.precision == "bf16-mixed" and self.strategy.root_device.type == "cpu":
+        on_cpu = self.strategy.root_device.type == "cpu"
+        if on_cpu and self.precision == "bf16-mixed":
             warn_of_slow_bfloat16(*(matrix_product_rate(dtype) for dtype in (torch.float32, torch.bfloat16)))
+        if on_cpu and hasattr(os, "getloadavg"):
+            warn_of_busy_cores(os.getloadavg()[0], os.cpu_count() or 1, torch.get_num_threads())
         try:
             super().fit(plan, *args, **kwargs)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning raises kinds of SystemExit
@@ -309,6 +313,16 @@ class GracefulTrainer(Trainer):
                 f"Training was interrupted after {self.current_epoch} of {self.max_epochs} epochs. The model keeps the "
                 "weights averaged so far: use or save it, or call `train` again to go on."
             )
+
+
+def warn_of_busy_cores(load: float, n_cores: int, n_threads: int) -> None:
+    """Warn if more threads ran in the last minute than there are cores, and PyTorch uses several threads."""
+    if n_threads > 1 and load > n_cores + 1:  # threads of an earlier training alone stay below
+        warn_user(
+            f"{load:.0f} threads are running on {n_cores} cores, and the {n_threads} threads of PyTorch wait for one "
+            "another, so training may be ten times slower. Call `torch.set_num_threads(1)`, or set OMP_NUM_THREADS=1 "
+            "before Python starts."
+        )
 
 
 def matrix_product_rate(dtype: torch.dtype, size: int = 256, n_repeats: int = 5) -> float:
