@@ -40,6 +40,7 @@ extensions = [
     "sphinxext.opengraph",
     "llms_txt",
     "repository_links",
+    "thumbnails",
     "untyped_returns",
 ]
 templates_path = ["_templates"]

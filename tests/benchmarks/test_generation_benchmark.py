@@ -101,7 +101,7 @@ def test_methods_without_training_draw_cells_of_the_labels_asked_for(methods: di
 
 def test_every_method_draws_counts_and_repeats_itself(methods: dict[str, Method], parts: Split) -> None:
     for method in methods.values():
-        counts, again = (method.sample(parts.labels, seed=3) for _ in range(2))
+        counts, again = (method.sample(parts.labels, 3) for _ in range(2))
         assert counts.shape == parts.held_out.shape
         assert (counts.data >= 0).all() and (counts.data == np.rint(counts.data)).all()
         assert (counts != again).nnz == 0

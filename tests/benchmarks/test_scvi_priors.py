@@ -17,7 +17,7 @@ def latents() -> ScviLatents:
     there.known = np.repeat(["one", "three"], 150)
     there.mean, there.variance = means + rng.normal(scale=0.3, size=means.shape), np.full(means.shape, 0.5)
     there.library = np.ones(300)
-    there._decode = lambda z, labels, cells, seed: z  # type: ignore[method-assign]
+    there._decode = lambda z, labels, cells, seed: z
     return there
 
 

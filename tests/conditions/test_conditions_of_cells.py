@@ -99,7 +99,7 @@ def test_nothing_changes_what_is_there(conditions: Conditions[np.ndarray]) -> No
     same.complete_from(same, np.zeros(4, dtype=int), {"age": np.ones(4, dtype=bool)})
     assert plain(same) == PLAIN
     with pytest.raises(TypeError):
-        same["age"] = condition_of([None] * 4, 1)  # type: ignore[index]
+        same["age"] = condition_of([None] * 4, 1)
 
 
 def test_codes_distinguish_missing_from_absent_and_interventions_come_last(conditions: Conditions[np.ndarray]) -> None:

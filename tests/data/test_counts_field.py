@@ -33,13 +33,13 @@ FORMS = {
 
 
 def annotated(x: object, **kwargs: object) -> ad.AnnData:
-    n_obs, n_vars = x.shape  # type: ignore[attr-defined]
+    n_obs, n_vars = x.shape
     obs = pd.DataFrame(index=[f"zelle_ß{i}" for i in range(n_obs)])
     return ad.AnnData(x, obs=obs, var=pd.DataFrame(index=[f"gen{i}" for i in range(n_vars)]), **kwargs)
 
 
 def dense(x: object) -> np.ndarray:
-    return x.toarray() if sparse.issparse(x) else np.asarray(x)  # type: ignore[attr-defined]
+    return x.toarray() if sparse.issparse(x) else np.asarray(x)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint16", "uint8", "float32", "float64", "bool"])

@@ -21,7 +21,7 @@ DOSED = {**GUIDES, "dose_key": "dose", "dose_unit": "uM"}
 
 def read_back(adata: ad.AnnData, manager: Manager) -> list[dict[str, float]]:
     """Treatments from the codes, by the documented layout alone."""
-    names = field_state(manager, "perturbation")["names"]  # type: ignore[index]
+    names = field_state(manager, "perturbation")["names"]
     codes = adata.obsm["_scvi_perturbation"]
     ids, doses = np.split(codes, 2, axis=1)
     assert codes.dtype == np.float32
@@ -55,7 +55,7 @@ def test_without_doses_values_are_unused(cells: ad.AnnData, register: Register) 
     manager = register(cells, **GUIDES)
     assert not condition_specs(manager)[0].has_values
     assert (cells.obsm["_scvi_perturbation"][:, 2:] == 0).all()
-    assert field_state(manager, "perturbation")["dose_transform"] is None  # type: ignore[index]
+    assert field_state(manager, "perturbation")["dose_transform"] is None
 
 
 def test_slot_columns_and_text_give_the_same_codes(cells: ad.AnnData, register: Register) -> None:
@@ -211,13 +211,13 @@ def test_a_separator_in_brackets_asks_for_another_one_which_helps(
         register(cells, **GUIDES)
     (offered,) = re.findall(r"`perturbation_sep='(.*?)'`", str(raised.value))
     manager = register(cells, **GUIDES, perturbation_sep=offered)
-    assert list(field_state(manager, "perturbation")["names"]) == sorted([name, "KLF1"])  # type: ignore[index]
+    assert list(field_state(manager, "perturbation")["names"]) == sorted([name, "KLF1"])
 
 
 @pytest.mark.parametrize("names", [["A(1)+B[2]", "A(1)", "B[2]"], ["CCO+c1ccccc1", "CCO", "c1ccccc1"]])
 def test_parts_with_balanced_brackets_are_parts(cells: ad.AnnData, register: Register, names: list[str]) -> None:
     cells.obs["guide"] = ["ctrl", *names] * 6
-    assert list(field_state(register(cells, **GUIDES), "perturbation")["names"]) == sorted(names[1:])  # type: ignore[index]
+    assert list(field_state(register(cells, **GUIDES), "perturbation")["names"]) == sorted(names[1:])
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_large_groups_batches_and_cells_without_conditions_are_no_news() -> None
     cells = simulated_cells(100)
     cells.obs["batch"] = np.resize([f"day{i}" for i in range(30)], 100)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         TokenDiffusion.setup_anndata(cells, labels_key="cell_type", batch_key="batch")
         TokenDiffusion.setup_anndata(cells[:5].copy())
 

@@ -33,7 +33,7 @@ def test_moments_beyond_all_probability_are_those_of_the_nearer_end() -> None:
 
 
 def test_draws_follow_scipys_truncated_normal() -> None:
-    drawn = draw_truncated(*np.repeat(ENDS[:, :, None], 4000, axis=2).transpose(1, 0, 2), np.random.default_rng(0))
+    drawn = draw_truncated(*np.repeat(ENDS[:, :, None], 4000, axis=2).transpose(1, 0, 2), np.random.default_rng(0))  # type: ignore[call-arg]
     for ends, sample in zip(ENDS, drawn, strict=True):
         assert ends[0] <= sample.min() and sample.max() < ends[1]
         assert stats.kstest(sample, stats.truncnorm(*ends).cdf).pvalue > 1e-3, ends

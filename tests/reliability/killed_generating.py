@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import torch
-from killed import die_at, in_child, survived
+from killed import die_at, in_child, survived  # type: ignore[import-not-found]
 
 from scdiffgen.model import TokenDiffusion, _chunked_generation
 

@@ -140,8 +140,8 @@ def test_unknown_arguments_of_a_model_name_the_closest_one() -> None:
 
 def test_missing_values_written_as_text_warn() -> None:
     adata = simulated_cells(60)
-    adata.obs.loc[adata.obs_names[:25], "cell_type"] = np.nan
     adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
+    adata.obs.loc[adata.obs_names[:25], "cell_type"] = "nan"
     adata.obs["donor"] = np.resize(["d1", "None"], 60)
     with pytest.warns(UserWarning) as caught:
         TokenDiffusion.setup_anndata(adata, labels_key="cell_type", categorical_covariate_keys=["donor"])
@@ -149,7 +149,7 @@ def test_missing_values_written_as_text_warn() -> None:
     assert any("`labels_key='cell_type'`: 'nan' (25 cells) is probably a missing value" in text for text in said)
     assert any("`categorical_covariate_keys='donor'`: 'None' (30 cells) is probably" in text for text in said)
     adata.obs["donor"] = np.resize(["nano", "nonesuch"], 60)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=UserWarning):
         TokenDiffusion.setup_anndata(adata, categorical_covariate_keys=["donor"])
 
 
@@ -164,7 +164,7 @@ def test_doses_beyond_the_registered_ones_warn_without_drawn_cells_too() -> None
         model.generate({"drug": "X", "dose": 5.0}, 2, n_steps=2, silent=True)
     with pytest.raises(ValueError, match=r"`conditions` names no perturbation \('drug'\): add it"):
         model.get_mean_response(None)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=UserWarning):
         inside = pd.DataFrame({"drug": ["X", "X", "DMSO", None], "dose": [0.1, 0.05, 0.0, None]})
         model.get_mean_response(inside)
         model.generate(inside, silent=True, n_steps=2)

@@ -79,7 +79,7 @@ def place() -> str:
         _, inside, file = frame.f_code.co_filename.partition(OURS)
         if inside and frame.f_code.co_name not in COMPREHENSIONS:
             return f"{file}:{frame.f_code.co_name}:{frame.f_lineno}"
-        frame = frame.f_back
+        frame = frame.f_back  # type: ignore[assignment]
     return "elsewhere"
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 class KnownGenerator:
     """Shares ``(labels, genes)`` that are known; cell types are drawn uniformly unless they are given."""
 
-    registry = {"field_registries": {}}
+    registry: dict[str, Any] = {"field_registries": {}}
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 It shares code, network, training and all public methods with the other processes; path and prediction are its own.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -105,7 +105,7 @@ class MaskedCode(CountCode):
 
     keep_fraction = 0.5
 
-    def expression(self, denoiser: MaskedDenoiser, counts: Tensor, conditions: Given) -> Tensor:
+    def expression(self, denoiser: Any, counts: Tensor, conditions: Given) -> Tensor:
         seen = counts.to_dense()
         state = Masked(seen, torch.ones_like(seen, dtype=torch.bool))
         return denoiser.bind(conditions)(state, self.blocks.library(counts)).logits.softmax(1)

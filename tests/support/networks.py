@@ -34,7 +34,7 @@ def torchs_attention(ours: Attention, dim: int, n_heads: int) -> nn.MultiheadAtt
     else:
         key, value = ours.key_value.weight.chunk(2)
         weights = {"q_proj_weight": ours.query.weight, "k_proj_weight": key, "v_proj_weight": value}
-        bias = torch.cat([ours.query.bias, ours.key_value.bias])
+        bias = torch.cat([ours.query.bias, ours.key_value.bias])  # type: ignore[assignment]
         if key.shape[1] == dim:
             weights = {"in_proj_weight": torch.cat(list(weights.values()))}
     sources = {} if "in_proj_weight" in weights else {"kdim": key.shape[1], "vdim": key.shape[1]}

@@ -30,11 +30,11 @@ def cells_of_two_types() -> AnnData:
 
 def results_of(model: TokenDiffusion) -> dict[str, np.ndarray]:
     """Results that depend on weights, training summary and registry of the model, and on no random number."""
-    quiet, cells = {"silent": True}, cells_of_two_types()[:4].copy()
+    cells = cells_of_two_types()[:4].copy()
     response = {"guide": "A", "dose": 2.0}
     return {
-        "activation": model.get_token_activation(cells, **quiet).to_numpy(),
-        "expression": model.get_normalized_expression(cells, **quiet).to_numpy(),
+        "activation": model.get_token_activation(cells, silent=True).to_numpy(),
+        "expression": np.asarray(model.get_normalized_expression(cells, silent=True)),
         "loadings": model.get_token_loadings(method="readout").to_numpy(),
         "own response": model.get_mean_response({"cell_type": "a", **response})[["change"]].to_numpy().T,
         "transferred response": model.get_mean_response({"cell_type": "b", **response})[["change"]].to_numpy().T,
@@ -45,7 +45,7 @@ def main() -> None:
     """Train and save the model."""
     folder = FOLDERS / f"saved_by_{version('scdiffgen')}"
     with warnings.catch_warnings(action="ignore"):
-        model = trained_model(cells_of_two_types(), n_epochs=20, network=TINY, control="ctrl", **SETUP)
+        model = trained_model(cells_of_two_types(), n_epochs=20, network=TINY, control="ctrl", **SETUP)  # type: ignore[arg-type]
         model.save(folder, overwrite=True)
         results = {name: values.tolist() for name, values in results_of(model).items()}
     (folder / RESULTS).write_text(json.dumps(results) + "\n")

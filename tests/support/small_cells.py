@@ -10,8 +10,8 @@ from mudata import MuData
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
-SMALL = {"n_tokens": 2, "token_dim": 8, "n_layers": 1}
-QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
+SMALL: dict[str, Any] = {"n_tokens": 2, "token_dim": 8, "n_layers": 1}
+QUIET: dict[str, Any] = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
 def simulated_shares(n_labels: int = 2, n_genes: int = 20, seed: int = 0) -> np.ndarray:

@@ -265,16 +265,15 @@ def new_zarr(folder: Path) -> zarr.Group:
 
 def write_quietly(file: h5py.File | zarr.Group, name: str, value: Any, how: Mapping[str, Any] | None = None) -> None:
     """Write an element of an AnnData without anndata's warnings of future formats."""
+    folder, _, key = name.rpartition("/")  # anndata 0.13 refuses paths of zarr
     with warnings.catch_warnings(action="ignore"):
-        ad.io.write_elem(file, name, value, dataset_kwargs=how or {})
+        ad.io.write_elem(file[folder] if folder else file, key or "/", value, dataset_kwargs=how or {})
 
 
 def append_rows(file: Any, name: str, rows: Any, n_cells: int = 64, n_chunks: int = 128) -> None:
     """Append rows to an element; zarr CSR gets chunks of about ``n_cells`` cells and ``n_chunks`` chunks per shard."""
-    if name in file and sparse.issparse(rows):
-        ad.io.sparse_dataset(file[name]).append(rows)
-    elif name in file:
-        file[name].append(rows)
+    if name in file:
+        (ad.io.sparse_dataset(file[name]) if sparse.issparse(rows) else file[name]).append(rows)
     elif sparse.issparse(rows):
         rows.indptr = rows.indptr.astype(np.int64)  # the element may grow beyond 2**31 values
         chunk = max(n_cells * rows.nnz // rows.shape[0], 1)
