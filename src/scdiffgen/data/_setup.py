@@ -213,7 +213,7 @@ class Manager(AnnDataManager):
                 raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
         if "_scvi_uuid" not in adata.uns:
             _raise_if_not_codes(adata, [field.attr_key for field in self.fields if isinstance(field, ColumnsField)])
-        symbols = self._registry.get("setup_args", {}).get("gene_symbols")
+        symbols = (self._registry.get("setup_args") or {}).get("gene_symbols")
         remember_symbols(adata, symbols, required=source_registry is None)
         with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
