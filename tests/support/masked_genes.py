@@ -68,9 +68,7 @@ class Masking(Path):
     def keep(self, coded: Tensor, share: float, generator: Rng = None) -> Masked:
         return self._hide(coded, 1 - share, generator).state
 
-    def reverse(
-        self, predict: Predict, state: Masked, library: Tensor, *, n_steps: int, generator: Rng = None
-    ) -> Tensor:
+    def reverse(self, predict: Predict, state: Masked, library: Tensor, n_steps: int, generator: Rng = None) -> Tensor:
         turns = torch.rand(state.seen.shape, generator=generator, device=library.device)  # when a gene is revealed
         for step in range(1, n_steps + 1):
             drawn = predict(state, library).draw(library - state.seen.sum(1), generator)
@@ -91,8 +89,8 @@ class MaskedDenoiser(Denoiser):
         embedded = self.embed_conditions(conditions)
 
         def predict(state: Masked, library: Tensor) -> MaskedPrediction:
-            scores, _ = self.network.read(state.seen.to_sparse_csr(), state.seen.sum(1), library, *embedded)
-            return MaskedPrediction(scores.masked_fill(~state.hidden, -1e4))
+            tokens, _ = self.network.tokens(state.seen.to_sparse_csr(), state.seen.sum(1), library, *embedded)
+            return MaskedPrediction(self.network.readout(tokens).masked_fill(~state.hidden, -1e4))
 
         return predict
 
