@@ -84,8 +84,8 @@ class Responding(BaseModelClass):
         ``response_source`` is ``"own"`` (cells of the context), ``"transferred"`` (other contexts or doses),
         ``"parts"`` (of a combination), ``"features"`` (of other perturbations), ``"network"`` or ``"resampled"`` (new
         cells, or ``keep_fraction``). Unless resampled, ``response_check`` says whether predictions of left-out
-        responses were better than the plain mean of other responses, by more than the standard error, or that the
-        measured response cannot be told from noise (no gene changes at a false discovery rate of 5 %).
+        responses were better than the plain mean of other responses, by more than an 80 % interval of the difference,
+        or that the measured response cannot be told from noise (no gene changes at a false discovery rate of 5 %).
 
         {raises_cells}
         ValueError
@@ -265,7 +265,9 @@ class Responding(BaseModelClass):
         -------
         One row per condition and one column per gene: change of the mean of log1p of counts per 10,000 at equal
         sequencing depth; NaN where the network predicts the response. With ``interval``, columns are pairs of
-        ``"change"``, ``"low"`` or ``"high"`` and a gene; low and high are NaN where no response can be left out.
+        ``"change"``, ``"low"``, ``"high"`` or ``"no_source"`` and a gene. ``"no_source"`` marks genes with less than a
+        tenth of their expression in all contexts from which the response is transferred: their response cannot be
+        known. For these genes, and where no response can be left out, low and high are NaN.
         ``.attrs["response_check"]`` lists the checks of the rows, as in :meth:`predict_perturbation`.
 
         {raises_request}
@@ -441,6 +443,7 @@ def mean_responses(
         return pd.DataFrame(change, index=index, columns=genes)
     width = np.array([unknown if response is None else response.half_width for response in responses])
     frames = {"change": change, "low": change - width, "high": change + width}
+    frames["no_source"] = np.array([unknown > 0 if response is None else response.no_source for response in responses])
     tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
     return pd.concat(tables, axis=1, names=["statistic"])
 

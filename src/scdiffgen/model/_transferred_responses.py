@@ -51,6 +51,12 @@ class JointResponse(NamedTuple):
         return self._joined([None if part is None else part.prediction.half_width for part in self.parts])
 
     @property
+    def no_source(self) -> np.ndarray:
+        """Whether a gene is expressed here and in no source of the response ``(genes,)``; False where unknown."""
+        parts = zip(self.parts, self.sizes, strict=True)
+        return np.concatenate([np.full(n, part is not None and part.prediction.no_source) for part, n in parts])
+
+    @property
     def log_ratio(self) -> np.ndarray:
         """Log ratios of library sizes, treated to untreated ``(modalities,)``; 0 where unknown."""
         return np.array([0.0 if part is None else part.prediction.log_ratio for part in self.parts])

@@ -7,7 +7,7 @@ other contexts or other doses; the parts of a combination; other perturbations b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -260,16 +260,16 @@ class ResponsePredictor:
             singles = [change for single, change in self._singles(context, columns) if single != treatment]
             if len(singles) >= FEW:
                 priors = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "transferred")]
-        shrunk = shrink_towards(measured.change[row], measured.variance[row], mean_of(priors))
+        shrunk = shrink_towards(measured.change[row], measured.variance[row], measured.inflation[row], mean_of(priors))
         log_ratio, is_noise = float(measured.log_ratio[row]), not measured.n_changed.any()
         return replace(shrunk, log_ratio=log_ratio, is_noise=is_noise).with_cautions(*measured.cautions)
 
     def _confounded(self, context: np.ndarray, treated: np.ndarray, untreated: np.ndarray) -> Prediction:
         """Compare treated cells of the requested conditions with control cells of other conditions."""
-        _, change, variance, log_ratio, n_changed, _ = self.comparisons.compare(treated, untreated)
+        _, change, variance, inflation, log_ratio, n_changed, _ = self.comparisons.compare(treated, untreated)
         names = self._names_that_differ(context, untreated)
         caution = f"treatment and {names} are confounded, as control cells have another {names}"
-        shrunk = shrink_towards(change, variance, None)
+        shrunk = shrink_towards(change, variance, inflation, None)
         return replace(shrunk, log_ratio=float(log_ratio), is_noise=not n_changed).with_cautions(caution)
 
     def _names_that_differ(self, context: np.ndarray, groups: np.ndarray) -> str:
@@ -317,7 +317,7 @@ class ResponsePredictor:
         columns = levels[0]
         singles = [change for _, change in self._singles(context, columns)]
 
-        def predict(whole: Treatment) -> tuple[Predictions, np.ndarray, float] | None:
+        def predict(whole: Treatment) -> tuple[Predictions, dict[str, Any]] | None:
             parts = [{part: dose} for part, dose in whole.items()]
             predicted = [change for part in parts if (change := self.change(context, part)) is not None]
             if len(predicted) < len(parts):
@@ -327,7 +327,9 @@ class ResponsePredictor:
             measured = [shrunk if change is None else change for change, shrunk in zip(own, changes, strict=True)]
             predictions = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
             half_width = np.sqrt(np.mean([x.half_width**2 for x in predicted], axis=0))
-            return predictions, half_width, sum(x.log_ratio for x in predicted)
+            no_source = np.any(np.broadcast_arrays(*(x.no_source for x in predicted)), axis=0)
+            ratio = sum(x.log_ratio for x in predicted)
+            return predictions, {"half_width": half_width, "log_ratio": ratio, "no_source": no_source}
 
         combined = predict(treatment)
         if combined is None:
@@ -338,8 +340,8 @@ class ResponsePredictor:
             predicted = None if truth is None else predict(whole)
             left_out += [] if predicted is None or truth is None else [(predicted[0], truth)]
         stacked = stack(combined[0], left_out, "parts", shrinks=True)
-        half_width = combined[1] if np.isnan(stacked.half_width).any() else stacked.half_width
-        return replace(stacked, half_width=half_width, log_ratio=combined[2])
+        known = combined[1] if np.isnan(stacked.half_width).any() else combined[1] | {"half_width": stacked.half_width}
+        return replace(stacked, **known)
 
     def _from_others(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict the response to a perturbation from others at the same dose by features (stacked, leave-one-out)."""
