@@ -11,15 +11,7 @@ from scipy.stats import false_discovery_control, norm
 
 from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
-from ._predictors import (
-    TINY,
-    Predictions,
-    StateMoments,
-    context_predictions,
-    similarity_weights,
-    state_prediction,
-    without_source,
-)
+from ._predictors import Predictions, StateMoments, context_predictions, no_source, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, Prediction, adaptive_shrinkage, james_stein, spread, stack
 
@@ -76,9 +68,9 @@ class MeasuredContexts(NamedTuple):
         noise = sizes.var(ddof=1) / n_contexts if n_contexts > 1 else 0.0
         size = float(sizes.mean() * james_stein(noise, sizes.mean() ** 2))
         is_noise = not self.n_changed.any()
-        no_source = without_source(self.before, self.change, before)
-        width = np.where(no_source, np.nan, stacked.half_width)
-        known = replace(stacked, half_width=width, log_ratio=size, is_noise=is_noise, no_source=no_source)
+        lacking = no_source(self.before, self.change, before)
+        width = np.where(lacking, np.nan, stacked.half_width)
+        known = replace(stacked, half_width=width, log_ratio=size, is_noise=is_noise, no_source=lacking)
         return known.with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
@@ -163,7 +155,7 @@ class Comparisons:
         if not chosen:
             return None
         *arrays, moments, weights = zip(*chosen, strict=True)
-        return MeasuredContexts(*map(np.stack, arrays), moments, weights, confounded=not crossed)
+        return MeasuredContexts._make([*map(np.stack, arrays), moments, weights, not crossed])
 
     def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
         """Compare weighted groups; return the fields of :class:`MeasuredContexts` from the means to the states."""
@@ -182,10 +174,10 @@ class Comparisons:
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""
         # Each batch has the same weight in both arms: 0 if it lacks an arm, as have groups that are pooled over it.
-        n_cells, in_batch = self.bulks.n_cells, self.bulks.in_batch
-        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), TINY)  # of the batches in a group
-        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), TINY) for arm in (treated, untreated))
-        is_covered = ~((in_batch > 0) @ (n_untreated <= TINY))
+        n_cells, in_batch, tiny = self.bulks.n_cells, self.bulks.in_batch, np.finfo(np.float32).tiny
+        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), tiny)  # of the batches in a group
+        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), tiny) for arm in (treated, untreated))
+        is_covered = ~((in_batch > 0) @ (n_untreated <= tiny))
         after = treated * is_covered * (in_batch @ (n_untreated / (n_treated + n_untreated)))
         before = untreated * (in_batch @ (after @ shares / n_untreated))
         n_unmatched = np.abs((after - before) @ shares).sum() / 2

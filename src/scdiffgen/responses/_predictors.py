@@ -128,7 +128,7 @@ def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.nd
     }
 
 
-def without_source(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> np.ndarray:
+def no_source(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Mark genes ``(genes,)`` at more than ten times their highest level in any treated or untreated source."""
     return _levels(target) - np.maximum(_levels(before), _levels((before + changes).clip(min=0))).max(0) > np.log(10)
 

@@ -174,27 +174,20 @@ def _posterior(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shrink_towards(
-    change: np.ndarray, variance: np.ndarray, inflation: np.ndarray | float, towards: Prediction | None
+    change: np.ndarray, variance: np.ndarray, inflation: np.ndarray | float, priors: Sequence[Prediction]
 ) -> Prediction:
-    """Shrink a measured change towards a prediction, or 0, gene by gene."""
+    """Shrink a measured change towards the mean of predictions, or 0, gene by gene."""
     # The interval covers the change in a replicate with as many cells: sampling variance and posterior variance, both
     # larger by ``inflation`` because the variance of a gene that changes differs between the arms.
-    prior = Prediction.of_no_change(len(change)) if towards is None else towards
-    difference = change - prior.change
+    priors = priors or [Prediction.of_no_change(len(change))]
+    prior = np.mean([x.change for x in priors], axis=0)
+    difference = change - prior
     shrunk, uncertainty = adaptive_shrinkage(difference, variance)
     own = float((shrunk * difference).sum() / max((difference**2).sum(), np.finfo(float).tiny))
-    weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
+    names = dict.fromkeys(name for x in priors for name in x.weights)
+    weights = {name: (1 - own) * float(np.mean([x.weights.get(name, 0.0) for x in priors])) for name in names}
     half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(inflation * (variance + uncertainty))
-    return Prediction(prior.change + shrunk, half_width, "own", weights, np.zeros(0))
-
-
-def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
-    """Average several predictions; ``None`` without predictions."""
-    if len(predictions) < 2:
-        return next(iter(predictions), None)
-    names = dict.fromkeys(name for x in predictions for name in x.weights)
-    weights = {name: float(np.mean([x.weights.get(name, 0.0) for x in predictions])) for name in names}
-    return replace(predictions[0], change=np.mean([x.change for x in predictions], axis=0), weights=weights)
+    return Prediction(prior + shrunk, half_width, "own", {OWN: own, **weights}, np.zeros(0))
 
 
 def _weights(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
