@@ -1,5 +1,7 @@
 """Responses of simulated cells whose truth is known: across contexts, doses, combinations and perturbations."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from simulated_responses import DRUG_GENE, N_GENES, Screen, draw, drug_screen, log_mean
@@ -11,7 +13,7 @@ from scdiffgen.responses._stacking import NO_CHANGE, OWN
 N_CELLS = 150
 
 
-def base(rng: np.random.Generator, names: str, spread: float = 0.2) -> dict[str, np.ndarray]:
+def base(rng: np.random.Generator, names: Sequence[str], spread: float = 0.2) -> dict[str, np.ndarray]:
     """Relative expression of contexts."""
     common = rng.lognormal(0, 0.7, N_GENES)
     return {name: common * rng.lognormal(0, spread, N_GENES) for name in names}
@@ -67,6 +69,40 @@ def test_fewer_than_three_contexts_give_their_plain_mean_and_a_caution(sources: 
     assert ({*found.weights} <= {"mean response", NO_CHANGE}) == few
     assert found.change[DRUG_GENE] == pytest.approx(screen.change("d", "x")[DRUG_GENE], abs=0.15)
     assert np.isnan(found.half_width).all() == (len(sources) == 1)
+
+
+@pytest.mark.parametrize("sources", ["a", "abcd"])
+def test_genes_that_no_source_expresses_are_marked_and_have_no_interval(sources: str) -> None:
+    """Gene 0 is expressed in the target alone, gene 1 in treated cells of one source, gene 2 in no context."""
+    screen = base(np.random.default_rng(0), [*sources, "t"])
+    groups = []
+    for name, levels in screen.items():
+        for arm in ("control", "x"):
+            levels = levels.copy()
+            levels[:3] = name == "t", name == "t" or (name == "a" and arm == "x"), 0
+            groups.append((name, arm, draw(np.random.default_rng(len(groups)), levels, 60)))
+    context, treatment = (np.repeat([group[i] for group in groups[:-1]], 60) for i in (0, 1))
+    estimator = ResponseEstimator.fit(np.vstack([x for *_, x in groups[:-1]]), context, None, treatment)
+    found = estimator.predict("x", "t")
+    assert found.no_source.tolist() == [True] + [False] * (N_GENES - 1)
+    assert np.isnan(found.half_width[0]) and np.isnan(found.half_width[1:]).all() == (len(sources) == 1)
+    assert not np.any(estimator.predict("x", "a").no_source)
+
+
+@pytest.mark.parametrize(("kinds", "ahead"), [(1, False), (2, True)])
+def test_control_cells_that_prediction_and_truth_share_do_not_put_a_prediction_ahead(kinds: int, ahead: bool) -> None:
+    """If all contexts respond alike, no prediction is ahead of their mean; if two kinds respond differently, it is."""
+    verdicts = []
+    for seed in range(6):
+        rng, groups = np.random.default_rng(seed), []
+        levels, factors = rng.lognormal(0, 1, (kinds, N_GENES)), np.exp(rng.normal(0, 0.5, (kinds, N_GENES)))
+        for i in range(7):
+            own = levels[i % kinds] * rng.lognormal(0, 0.2, N_GENES)
+            groups += [(i, "control", draw(rng, own, 40)), (i, "x", draw(rng, own * factors[i % kinds], 40))]
+        context, treatment = (np.repeat([group[k] for group in groups[:-1]], 40) for k in (0, 1))
+        estimator = ResponseEstimator.fit(np.vstack([x for *_, x in groups[:-1]]), context, None, treatment)
+        verdicts.append(estimator.predict("x", 6).is_ahead)
+    assert (np.mean(verdicts) > 0.8) == ahead and (np.mean(verdicts) < 0.2) != ahead
 
 
 def test_a_context_responds_as_the_ones_that_it_is_like() -> None:
@@ -138,6 +174,32 @@ def test_responses_that_cannot_be_told_from_noise_are_marked() -> None:
         assert np.mean([is_noise(seed, n_treated, 1.0, "a") for seed in range(5)]) >= 0.8
         assert np.mean([is_noise(seed, n_treated, 1.0, "b") for seed in range(5)]) >= 0.8
     assert not any(is_noise(seed, 100, 3.0, target) for seed in range(3) for target in "ab")
+
+
+@pytest.mark.parametrize("n_treated", [20, 25, 100])
+def test_intervals_of_few_treated_cells_are_valid_for_sparse_and_dense_genes(n_treated: int) -> None:
+    """Nothing is discovered among untreated cells; changes of planted responses are covered in a replicate."""
+    rates = np.repeat([0.01, 0.05, 0.3, 3.0], 150)
+    planted = np.arange(600) % 30 == 0
+    beyond, excluded, covered = [], [], []
+    for seed in range(2):
+        rng, labels = np.random.default_rng(seed), np.repeat(["control", "drug"], [400, n_treated])
+
+        def measured(factor: float, rng: np.random.Generator = rng, labels: np.ndarray = labels) -> tuple:
+            changes = np.where(planted & (labels == "drug")[:, None], factor, 1.0)
+            counts = rng.poisson(rates * changes * rng.gamma(4, 1 / 4, (len(labels), 600)))
+            estimator = ResponseEstimator.fit(counts, treatment=labels)
+            return estimator.predict("drug"), estimator.predictor.comparisons.measured(np.array([0]), {0: 1.0})
+
+        found, raw = measured(1.0)
+        beyond.append(np.abs(raw.change[0]) > 1.28 * np.sqrt(raw.variance[0] * raw.inflation[0]))
+        excluded.append(np.abs(found.change) > found.half_width)
+        (found, _), (_, again) = measured(3.0), measured(3.0)
+        covered.append(np.abs(again.change[0] - found.change) <= found.half_width)
+    by_rate = [np.mean(x, axis=0).reshape(4, 150).mean(1) for x in (beyond, excluded, covered)]
+    assert by_rate[0].max() < 0.25 and by_rate[0][3] > 0.08
+    assert by_rate[1].max() < 0.05
+    assert by_rate[2].min() > 0.7 and np.mean(covered, axis=0)[planted & (rates == 3.0)].mean() > 0.7
 
 
 @pytest.mark.parametrize("n_contexts", [4, 8])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from scdiffgen.responses._predictors import (
-    STATE_PENALTY,
     StateMoments,
     context_predictions,
     dose_predictions,
@@ -86,7 +85,7 @@ def test_regressions_on_cell_states_are_ridge_regressions() -> None:
     rng = np.random.default_rng(5)
     states = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) + 1
     expression, at = states @ rng.normal(size=(3, N_GENES)) + rng.normal(size=(500, N_GENES)), rng.normal(size=3)
-    penalty = len(states) * STATE_PENALTY * states.var(0).mean()
+    penalty = len(states) * states.var(0).mean()
     fitted = Ridge(penalty).fit(states, expression).predict(at[None])[0]
     np.testing.assert_allclose(moments(states, expression).regress(at), fitted, rtol=1e-6)
     halves = [moments(states[half], expression[half]) for half in (slice(0, 250), slice(250, 500))]

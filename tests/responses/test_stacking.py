@@ -100,7 +100,9 @@ def test_a_prediction_is_ahead_beyond_the_noise_of_left_out_responses_alone(sign
     assert stack(named(made[0]), left_out, "transferred").is_ahead is ahead
     same = [(named(each[[0, 0]]), truth) for each, truth in zip(made, truths, strict=True)]
     assert stack(named(made[0][[0, 0]]), same, "transferred").is_ahead is False
-    assert stack(named(made[0]), [], "transferred").is_ahead is None
+    for n_left_out in (0, 1):  # no interval
+        left_out = [(named(each), truth) for each, truth in zip(made[:n_left_out], truths, strict=False)]
+        assert stack(named(made[0]), left_out, "transferred").is_ahead is None
 
 
 def test_the_james_stein_factor_is_that_of_the_formula() -> None:
@@ -116,7 +118,7 @@ def test_shrinkage_lowers_the_risk(signal: float) -> None:
     truth, risks = signal * rng.normal(size=200), []
     for _ in range(50):
         raw = truth + rng.normal(size=200)
-        found = shrink_towards(raw, np.ones(200), None)
+        found = shrink_towards(raw, np.ones(200), 1.0, [])
         risks.append([((each - truth) ** 2).sum() for each in (raw, found.change)])
         assert found.weights[OWN] + found.weights[NO_CHANGE] == pytest.approx(1)
     of_raw, of_shrunk = np.mean(risks, axis=0)
@@ -127,13 +129,13 @@ def test_shrinkage_lowers_the_risk(signal: float) -> None:
 def test_a_measured_change_lies_between_itself_and_the_prediction() -> None:
     rng = np.random.default_rng(4)
     own, others = rng.normal(size=(2, 200))
-    exact = shrink_towards(own, np.full(200, 1e-12), prediction(others))
+    exact = shrink_towards(own, np.full(200, 1e-12), 1.0, [prediction(others)])
     np.testing.assert_allclose(exact.change, own, atol=1e-6)
     assert exact.weights[OWN] == pytest.approx(1) and exact.half_width.max() < 1e-4 and exact.source == "own"
-    noise = shrink_towards(own, np.full(200, 1e6), prediction(others))
+    noise = shrink_towards(own, np.full(200, 1e6), 1.0, [prediction(others)])
     np.testing.assert_allclose(noise.change, others, atol=0.1)
     assert noise.weights == pytest.approx({OWN: 0.0, "a": 1.0}, abs=0.03)
-    between = shrink_towards(own, np.full(200, 0.5), prediction(others))
+    between = shrink_towards(own, np.full(200, 0.5), 1.0, [prediction(others)])
     assert ((between.change - own) * (between.change - others) <= 1e-12).all()
     assert 0 < between.weights[OWN] < 1 and sum(between.weights.values()) == pytest.approx(1)
 

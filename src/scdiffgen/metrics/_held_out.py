@@ -99,8 +99,9 @@ class Keys(NamedTuple):
         return {Arm(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
 
     def _canonical(self, perturbation: str) -> str:
-        """Sort the parts of a combination and drop controls."""
-        return "+".join(sorted(part.strip() for part in perturbation.split("+") if part.strip() not in self.control))
+        """Sort the parts of a combination and drop controls, whose names may hold the separator."""
+        parts = () if perturbation.strip() in self.control else map(str.strip, perturbation.split("+"))
+        return "+".join(sorted(part for part in parts if part not in self.control))
 
     def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
         if self.dose is None:

@@ -21,15 +21,12 @@ from scdiffgen._shared_docs import shared_docs
 from ._input import FEWEST_CELLS, RESPONSE, CountsLike, Matrix, as_count_pair, as_numbers, enough_cells, label_sums
 from ._resampling import Weights
 
-N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # minimum number of cells of a condition
 MIN_RESPONDING = 10  # minimum number of responding genes for rank correlations and slopes
 ROUNDING = 1e-9  # smaller changes of log expression are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
-
-UNTREATED = 0.95  # quantile of untreated scores; treated cells below it are non-responders
 
 
 def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
@@ -78,7 +75,7 @@ def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int)
     return float(1 - nearer / len(others))
 
 
-def de_overlap(real: Vector, predicted: Vector, *, n_top: int = N_TOP_GENES) -> float:
+def de_overlap(real: Vector, predicted: Vector, *, n_top: int = 100) -> float:
     """Compute the fraction of the ``n_top`` genes of largest change that are also predicted; NaN for fewer genes."""
     # ranked by change, because a test of predicted cells would reward cells with too little variance
     x, y = np.abs(real), np.abs(predicted)
@@ -292,7 +289,7 @@ class RealResponse:
 
     @cached_property
     def _threshold(self) -> float:
-        return float(np.quantile(self._scores(self.control), UNTREATED))
+        return float(np.quantile(self._scores(self.control), 0.95))
 
     @cached_property
     def _variance(self) -> float:

@@ -85,8 +85,8 @@ class Responding(BaseModelClass):
         ``response_source`` is ``"own"`` (cells of the context), ``"transferred"`` (other contexts or doses),
         ``"parts"`` (of a combination), ``"features"`` (of other perturbations), ``"network"`` or ``"resampled"`` (new
         cells, or ``keep_fraction``). Unless resampled, ``response_check`` says whether predictions of left-out
-        responses were better than the plain mean of other responses, by more than the standard error, or that the
-        measured response cannot be told from noise (no gene changes at a false discovery rate of 5 %).
+        responses were better than the plain mean of other responses, by more than an 80 % interval of the difference,
+        or that the measured response cannot be told from noise (no gene changes at a false discovery rate of 5 %).
 
         {raises_cells}
         ValueError
@@ -266,10 +266,12 @@ class Responding(BaseModelClass):
         -------
         Change of the mean of log1p of counts per 10,000 at equal sequencing depth; NaN where the network predicts the
         response. For a mapping, which is one condition, one row per gene: ``gene`` (in a MuData also ``modality``),
-        ``change``, and with ``interval`` also ``low`` and ``high``. For a data frame, one row per condition and one
-        column per gene; with ``interval``, columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and a gene. Low
-        and high are NaN where no response can be left out. ``.attrs["response_check"]`` lists the checks of the
-        conditions, as in :meth:`predict_perturbation`.
+        ``change``, and with ``interval`` also ``low``, ``high`` and ``no_source``. For a data frame, one row per
+        condition and one column per gene; with ``interval``, columns are pairs of one of these names and a gene.
+        ``no_source`` marks genes with less than a tenth of their expression in all contexts from which the response is
+        transferred: their response cannot be known. For these genes, and where no response can be left out, low and
+        high are NaN. ``.attrs["response_check"]`` lists the checks of the conditions, as in
+        :meth:`predict_perturbation`.
 
         {raises_request}
 
@@ -466,7 +468,11 @@ def mean_responses(
     unknown = np.full(len(genes), np.nan)
     change = np.array([unknown if response is None else response.mean_change for response in responses])
     width = np.array([unknown if response is None else response.half_width for response in responses])
-    frames = {"change": change} | ({"low": change - width, "high": change + width} if interval else {})
+    frames = {"change": change}
+    if interval:
+        none = unknown > 0
+        no_source = np.array([none if response is None else response.no_source for response in responses])
+        frames |= {"low": change - width, "high": change + width, "no_source": no_source}
     if tidy:
         columns = genes.set_names(["modality", "gene"][-genes.nlevels :]).to_frame(index=False)
         return columns.assign(**{name: values[0] for name, values in frames.items()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -43,12 +43,17 @@ class JointResponse(NamedTuple):
     @property
     def mean_change(self) -> np.ndarray:
         """Change of mean log expression ``(genes,)``; NaN where unknown."""
-        return self._joined([None if part is None else part.mean_change for part in self.parts])
+        return self._joined(lambda part: part.mean_change)
 
     @property
     def half_width(self) -> np.ndarray:
         """Half-widths of the intervals of the change ``(genes,)``; NaN where unknown."""
-        return self._joined([None if part is None else part.prediction.half_width for part in self.parts])
+        return self._joined(lambda part: part.prediction.half_width)
+
+    @property
+    def no_source(self) -> np.ndarray:
+        """Whether a gene is expressed here and in no source of the response ``(genes,)``; False where unknown."""
+        return self._joined(lambda part: part.prediction.no_source, unknown=False)
 
     @property
     def log_ratio(self) -> np.ndarray:
@@ -63,9 +68,9 @@ class JointResponse(NamedTuple):
         after = [x if part is None else part.apply(x, rng, keep_library=keep_library) for x, part in pairs]
         return after[0] if len(after) == 1 else sparse.hstack(after, format="csr")
 
-    def _joined(self, arrays: Sequence[np.ndarray | None]) -> np.ndarray:
-        pairs = zip(arrays, self.sizes, strict=True)
-        return np.concatenate([np.full(size, np.nan) if array is None else array for array, size in pairs])
+    def _joined(self, value: Callable[[Response], np.ndarray | bool], unknown: float = np.nan) -> np.ndarray:
+        parts = zip(self.parts, self.sizes, strict=True)
+        return np.concatenate([np.full(n, unknown if part is None else value(part)) for part, n in parts])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy.stats import false_discovery_control, norm
 
 from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
-from ._predictors import TINY, Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
+from ._predictors import Predictions, StateMoments, context_predictions, no_source, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, Prediction, adaptive_shrinkage, james_stein, spread, stack
 
@@ -24,7 +24,8 @@ class MeasuredContexts(NamedTuple):
     contexts: np.ndarray  # (contexts, columns): codes
     before: np.ndarray  # (contexts, genes): mean log expression of untreated cells
     change: np.ndarray  # (contexts, genes): change of mean log expression at equal sequencing depth
-    variance: np.ndarray  # (contexts, genes): sampling variance of the change
+    variance: np.ndarray  # (contexts, genes): sampling variance of the change if both arms have the pooled variance
+    inflation: np.ndarray  # (contexts, genes): factor, at least 1, if the variances of the arms differ
     log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
     n_changed: np.ndarray  # (contexts,): number of genes that change significantly
     states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
@@ -33,7 +34,7 @@ class MeasuredContexts(NamedTuple):
 
     def without(self, row: int) -> MeasuredContexts:
         """Leave one context out."""
-        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:6]}
+        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:7]}
         states, arms = ([*x[:row], *x[row + 1 :]] for x in (self.states, self.arms))
         return self._replace(**fewer, states=states, arms=arms)
 
@@ -67,9 +68,10 @@ class MeasuredContexts(NamedTuple):
         noise = sizes.var(ddof=1) / n_contexts if n_contexts > 1 else 0.0
         size = float(sizes.mean() * james_stein(noise, sizes.mean() ** 2))
         is_noise = not self.n_changed.any()
-        return replace(stacked, log_ratio=size, is_noise=is_noise).with_cautions(
-            *self.cautions, *([few] if plain else [])
-        )
+        lacking = no_source(self.before, self.change, before)
+        width = np.where(lacking, np.nan, stacked.half_width)
+        known = replace(stacked, half_width=width, log_ratio=size, is_noise=is_noise, no_source=lacking)
+        return known.with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
         """Predict by each predictor, with adaptive shrinkage by the sampling variance of the measured changes."""
@@ -153,42 +155,38 @@ class Comparisons:
         if not chosen:
             return None
         *arrays, moments, weights = zip(*chosen, strict=True)
-        codes, before, change, variance, log_ratio, n_changed = map(np.stack, arrays)
-        return MeasuredContexts(
-            codes, before, change, variance, log_ratio, n_changed, moments, weights, confounded=not crossed
-        )
+        return MeasuredContexts._make([*map(np.stack, arrays), moments, weights, not crossed])
 
     def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
-        """Compare weighted groups: means, change, variance, log library ratio, number of changed genes and states."""
-        bulks = self.bulks
-        (after, noise), (before, noise_before) = map(bulks.mean, (treated, untreated))
-        log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in (treated, untreated)))
-        states, variance = (bulks.moments(treated), bulks.moments(untreated)), noise + noise_before
-        n_changed = self._n_changed(after - before, variance, treated, untreated)
-        return before, after - before, variance, log_ratio, n_changed, states
-
-    def _n_changed(
-        self, change: np.ndarray, variance: np.ndarray, treated: np.ndarray, untreated: np.ndarray, level: float = 0.05
-    ) -> int:
-        """Count genes that change at a false discovery rate ``level`` (Benjamini-Hochberg)."""
-        # Few cells may express a gene by chance in one arm only, so the variance is at least that of equal variances.
-        rows = np.flatnonzero(treated + untreated)
-        n_cells, arms = self.bulks.n_cells[rows], [arm[rows] / arm.sum() for arm in (treated, untreated)]
-        pooled = np.average(self.bulks.log_variance[rows], axis=0, weights=n_cells)
-        variance = np.maximum(variance, pooled * sum((arm**2 / n_cells).sum() for arm in arms))
-        z = np.abs(change[variance > 0]) / np.sqrt(variance[variance > 0])
-        return int((false_discovery_control(2 * norm.sf(z)) <= level).sum())
+        """Compare weighted groups; return the fields of :class:`MeasuredContexts` from the means to the states."""
+        # Few cells may express a sparse gene by chance in one arm only, whose own variance is then far too small.
+        # Changes are shrunk by the pooled variance, which holds without a response; intervals use the larger variance.
+        bulks, arms = self.bulks, (treated, untreated)
+        (after, noise), (before, noise_before) = map(bulks.mean, arms)
+        change, n_cells = after - before, bulks.n_cells
+        pooled = np.average(bulks.log_variance, axis=0, weights=n_cells * (treated + untreated > 0))
+        variance = pooled * sum((arm**2 / n_cells).sum() / arm.sum() ** 2 for arm in arms)
+        ratio = np.divide(noise + noise_before, variance, out=np.ones_like(variance), where=variance > 0)
+        log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in arms))
+        inflation, states = ratio.clip(min=1), tuple(map(bulks.moments, arms))
+        return before, change, variance, inflation, log_ratio, _n_changed(change, variance * inflation), states
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""
         # Each batch has the same weight in both arms: 0 if it lacks an arm, as have groups that are pooled over it.
-        n_cells, in_batch = self.bulks.n_cells, self.bulks.in_batch
-        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), TINY)  # of the batches in a group
-        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), TINY) for arm in (treated, untreated))
-        is_covered = ~((in_batch > 0) @ (n_untreated <= TINY))
+        n_cells, in_batch, tiny = self.bulks.n_cells, self.bulks.in_batch, np.finfo(np.float32).tiny
+        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), tiny)  # of the batches in a group
+        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), tiny) for arm in (treated, untreated))
+        is_covered = ~((in_batch > 0) @ (n_untreated <= tiny))
         after = treated * is_covered * (in_batch @ (n_untreated / (n_treated + n_untreated)))
         before = untreated * (in_batch @ (after @ shares / n_untreated))
         n_unmatched = np.abs((after - before) @ shares).sum() / 2
         if not after.any() or n_unmatched * MIN_CELLS > after.sum():  # more than one cell in twenty
             return [n_cells * treated, n_cells * untreated], False
         return [after, before], True
+
+
+def _n_changed(change: np.ndarray, variance: np.ndarray) -> int:
+    """Count genes that change at a false discovery rate of 5 % (Benjamini-Hochberg)."""
+    z = np.abs(change[variance > 0]) / np.sqrt(variance[variance > 0])
+    return int((false_discovery_control(2 * norm.sf(z)) <= 0.05).sum())

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-BANDWIDTH = 1.0  # kernel bandwidth for distances relative to the nearest context, and for log expression levels
 OFFSET = 0.1  # pseudocount of expression levels, in counts per 10,000
 PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # ridge penalties, relative to the features' mean square
 TINY = np.finfo(np.float32).tiny
-STATE_PENALTY = 1.0  # ridge penalty, relative to the mean variance of a cell state
 
 Predictions = Mapping[str, np.ndarray]
 """Changes of mean log expression ``(genes,)`` by the name of the predictor."""
@@ -37,9 +35,9 @@ class StateMoments(NamedTuple):
 
     @property
     def slopes(self) -> np.ndarray:
-        """Slopes of the ridge regression ``(states, genes)``."""
+        """Slopes of the ridge regression ``(states, genes)``; the penalty is the mean variance of a state."""
         covariance = self.covariance
-        penalty = STATE_PENALTY * max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
+        penalty = max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
         shared = self.product - np.outer(self.state, self.expression)
         return np.linalg.solve(covariance + penalty * np.eye(len(covariance)), shared)
 
@@ -53,8 +51,8 @@ def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndar
     """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``."""
     # Nadaraya-Watson kernel regression, gene by gene: weights are higher for contexts with a similar level of the gene
     # and, except for the mean response, a correlated profile.
-    levels, level = np.log(np.expm1(before) + OFFSET), np.log(np.expm1(target) + OFFSET)
-    comparable = np.exp(-np.abs(levels - level) / BANDWIDTH)
+    levels, level = _levels(before), _levels(target)
+    comparable = np.exp(-np.abs(levels - level))
     kernel = similarity_weights(before, target)[:, None] * comparable
     mean, similar = (weights / weights.sum(0) for weights in (comparable + 1e-12, kernel + 1e-12))
     names = {"mean response": mean, "similar contexts": similar}
@@ -90,7 +88,7 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
     centred, own = before - before.mean(1, keepdims=True), target - target.mean()
     sizes = np.sqrt((centred**2).sum(1) * (own**2).sum())
     distances = (1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)).clip(min=np.finfo(np.float32).eps)
-    weights = np.exp(-(distances / distances.min() - 1) / BANDWIDTH)
+    weights = np.exp(1 - distances / distances.min())
     return weights / weights.sum()
 
 
@@ -128,6 +126,15 @@ def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.nd
         "mean of perturbations": changes.mean(0),
         "ridge on features": RidgeCV(lengths * PENALTIES).fit(features, changes).predict(target[None])[0],
     }
+
+
+def no_source(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Mark genes ``(genes,)`` at more than ten times their highest level in any treated or untreated source."""
+    return _levels(target) - np.maximum(_levels(before), _levels((before + changes).clip(min=0))).max(0) > np.log(10)
+
+
+def _levels(log_mean: np.ndarray) -> np.ndarray:
+    return np.log(np.expm1(log_mean) + OFFSET)
 
 
 def _roots(log_mean: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ other contexts or other doses; the parts of a combination; other perturbations b
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -28,21 +28,10 @@ from ._expression_curves import (
 )
 from ._predictors import Predictions, dose_predictions, dose_weights, feature_predictions, part_predictions
 from ._pseudobulks import Pseudobulks
-from ._stacking import (
-    FEW,
-    MOST_LEFT_OUT,
-    NO_CHANGE,
-    Prediction,
-    adaptive_shrinkage,
-    mean_of,
-    shrink_towards,
-    spread,
-    stack,
-)
+from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, adaptive_shrinkage, shrink_towards, spread, stack
 
 Estimate = tuple[np.ndarray, np.ndarray]
 """A change of mean log expression and its sampling variance, both ``(genes,)``."""
-
 
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)  # quadrature over a normal distribution
 
@@ -129,7 +118,7 @@ class ResponsePredictor:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
 
     def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict the change of mean log expression of a context by a treatment; None if no data predict it."""
+        """Predict the change of mean log expression by contexts, else doses or parts, else features."""
         # Doses beyond the largest measured dose have the response to the largest dose.
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
@@ -142,7 +131,7 @@ class ResponsePredictor:
             caution = f"doses beyond the largest measured dose, {max(doses):g}, have its response"  # same for all doses
             return prediction and prediction.with_cautions(caution)
         prediction = self._from_contexts(context, treatment)
-        return prediction or self._from_doses(context, part, dose) or self._from_others(context, part, dose)
+        return prediction or self._from_doses(context, part, dose) or self._from_features(context, part, dose)
 
     def respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float = 1.0) -> Response | None:
         """Predict the response of a context between two treatments, times ``scale``; None if no data predict it."""
@@ -260,24 +249,19 @@ class ResponsePredictor:
             singles = [change for single, change in self._singles(context, columns) if single != treatment]
             if len(singles) >= FEW:
                 priors = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "transferred")]
-        shrunk = shrink_towards(measured.change[row], measured.variance[row], mean_of(priors))
+        shrunk = shrink_towards(measured.change[row], measured.variance[row], measured.inflation[row], priors)
         log_ratio, is_noise = float(measured.log_ratio[row]), not measured.n_changed.any()
         return replace(shrunk, log_ratio=log_ratio, is_noise=is_noise).with_cautions(*measured.cautions)
 
     def _confounded(self, context: np.ndarray, treated: np.ndarray, untreated: np.ndarray) -> Prediction:
         """Compare treated cells of the requested conditions with control cells of other conditions."""
-        _, change, variance, log_ratio, n_changed, _ = self.comparisons.compare(treated, untreated)
-        names = self._names_that_differ(context, untreated)
+        _, change, variance, inflation, log_ratio, n_changed, _ = self.comparisons.compare(treated, untreated)
+        differ = (context != Code.MISSING) & ~(self.bulks.cell_context[untreated > 0] == context).any(0)
+        distinct = dict.fromkeys(name for name, other in zip(self.names, differ, strict=False) if other)
+        names = " and ".join(map(repr, distinct)) or "other conditions"
         caution = f"treatment and {names} are confounded, as control cells have another {names}"
-        shrunk = shrink_towards(change, variance, None)
+        shrunk = shrink_towards(change, variance, inflation, [])
         return replace(shrunk, log_ratio=float(log_ratio), is_noise=not n_changed).with_cautions(caution)
-
-    def _names_that_differ(self, context: np.ndarray, groups: np.ndarray) -> str:
-        """Name the given conditions that no cell of the groups has."""
-        found = self.bulks.cell_context[groups > 0]
-        differ = (context != Code.MISSING) & ~(found == context).any(0)
-        names = dict.fromkeys(name for name, other in zip(self.names, differ, strict=False) if other)
-        return " and ".join(map(repr, names)) or "other conditions"
 
     def _from_doses(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict the response to one perturbation from its other doses, stacked by leaving each dose out."""
@@ -317,7 +301,7 @@ class ResponsePredictor:
         columns = levels[0]
         singles = [change for _, change in self._singles(context, columns)]
 
-        def predict(whole: Treatment) -> tuple[Predictions, np.ndarray, float] | None:
+        def predict(whole: Treatment) -> tuple[Predictions, dict[str, Any]] | None:
             parts = [{part: dose} for part, dose in whole.items()]
             predicted = [change for part in parts if (change := self.change(context, part)) is not None]
             if len(predicted) < len(parts):
@@ -327,7 +311,9 @@ class ResponsePredictor:
             measured = [shrunk if change is None else change for change, shrunk in zip(own, changes, strict=True)]
             predictions = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
             half_width = np.sqrt(np.mean([x.half_width**2 for x in predicted], axis=0))
-            return predictions, half_width, sum(x.log_ratio for x in predicted)
+            no_source = np.any(np.broadcast_arrays(*(x.no_source for x in predicted)), axis=0)
+            ratio = sum(x.log_ratio for x in predicted)
+            return predictions, {"half_width": half_width, "log_ratio": ratio, "no_source": no_source}
 
         combined = predict(treatment)
         if combined is None:
@@ -338,10 +324,10 @@ class ResponsePredictor:
             predicted = None if truth is None else predict(whole)
             left_out += [] if predicted is None or truth is None else [(predicted[0], truth)]
         stacked = stack(combined[0], left_out, "parts", shrinks=True)
-        half_width = combined[1] if np.isnan(stacked.half_width).any() else stacked.half_width
-        return replace(stacked, half_width=half_width, log_ratio=combined[2])
+        known = combined[1] if np.isnan(stacked.half_width).any() else combined[1] | {"half_width": stacked.half_width}
+        return replace(stacked, **known)
 
-    def _from_others(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
+    def _from_features(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict the response to a perturbation from others at the same dose by features (stacked, leave-one-out)."""
         if self.features is None:
             return None

@@ -11,7 +11,7 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from ._predictors import Predictions
 
@@ -19,6 +19,7 @@ FEW = 3  # minimum number of measured contexts or perturbations; below it, the p
 MOST_LEFT_OUT = 50  # maximum number of responses to leave out
 PRIOR_UNITS = 0.2  # prior strength of equal weights, in left-out responses
 COVERAGE = 0.8  # nominal coverage of intervals
+N_ALIKE = 500  # number of genes of similar variance that share a prior of shrinkage
 N_LARGEST = 30  # number of genes of a response that change most, whose intervals are calibrated by themselves
 NO_CHANGE, OWN = "no change", "own cells"
 
@@ -36,7 +37,8 @@ class Prediction:
     change
         Change of the mean of log(1 + counts per 10,000) at equal sequencing depth, (genes,).
     half_width
-        Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out.
+        Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out,
+        and for genes without a source.
     source
         ``"own"``, ``"transferred"``, ``"parts"`` or ``"features"``.
     weights
@@ -46,14 +48,17 @@ class Prediction:
     gain
         1 minus the ratio of the squared errors of these predictions and of the plain mean; NaN without left-out ones.
     is_ahead
-        Whether squared errors are below those of the plain mean by more than the standard error over left-out
-        responses; ``None`` without left-out ones.
+        Whether squared errors are below those of the plain mean by more than an 80 % interval of the mean difference
+        over left-out responses; ``None`` for fewer than two.
     cautions
         Cautions in words.
     log_ratio
         Log ratio of library sizes, treated to untreated, as measured.
     is_noise
         Whether no gene changes significantly in any context from which the response is predicted.
+    no_source
+        Genes that are expressed in the context and hardly in any source of the response, (genes,): no method can
+        know their response.
     """
 
     change: np.ndarray
@@ -66,6 +71,7 @@ class Prediction:
     cautions: tuple[str, ...] = ()
     log_ratio: float = 0.0
     is_noise: bool = False
+    no_source: np.ndarray | bool = False
 
     def with_cautions(self, *cautions: str) -> Self:
         """Add distinct cautions."""
@@ -100,15 +106,15 @@ def stack(
     pairs = zip(predicted, truth, strict=True)
     pearson = np.array([np.corrcoef(*pair)[0, 1] if all(map(np.ptp, pair)) else np.nan for pair in pairs])
     gain = float(1 - errors.sum() / plain.sum()) if plain.sum() > 0 else np.nan
-    is_ahead = _is_below(errors, plain) if np.isfinite(gain) else None
+    is_ahead = _is_below(errors, plain) if len(truth) > 1 and np.isfinite(gain) else None
     return Prediction(change, interval(shrunk, truth, change), source, by_name, pearson, gain, is_ahead)
 
 
 def _is_below(errors: np.ndarray, plain: np.ndarray) -> bool:
-    """Test whether squared errors of left-out responses are lower by more than the standard error of the mean."""
+    """Test whether an 80 % interval of the mean difference of squared errors excludes 0, beyond rounding errors."""
     lower = plain - errors
-    noise = lower.std(ddof=1) / np.sqrt(len(lower)) if len(lower) > 1 else 0.0
-    return bool(lower.mean() > max(noise, np.sqrt(np.finfo(float).eps) * plain.mean()))
+    half_width = t.ppf((1 + COVERAGE) / 2, len(lower) - 1) * lower.std(ddof=1) / np.sqrt(len(lower))
+    return bool(lower.mean() > max(half_width, np.sqrt(np.finfo(float).eps) * plain.mean()))
 
 
 def interval(predicted: np.ndarray, truth: np.ndarray, change: np.ndarray) -> np.ndarray:
@@ -139,45 +145,49 @@ def adaptive_shrinkage(change: np.ndarray, variance: np.ndarray) -> tuple[np.nda
     """Shrink changes ``(genes,)`` with given sampling variance; return posterior means and variances.
 
     The prior of the z-scores is a scale mixture of normal distributions around 0, fitted by expectation maximisation
-    :cite:p:`stephens2017ash`, so a response of few genes among thousands is kept.
+    :cite:p:`stephens2017ash`, so a response of few genes among thousands is kept. About 500 genes of similar variance
+    share a prior, because sparse genes, whose z-scores are small, would shrink the changes of the others to 0.
     """
-    error = np.sqrt(variance)
-    z = np.divide(change, error, out=np.zeros_like(change), where=error > 0)
-    scales = np.append(0.0, np.geomspace(0.1, max(2 * np.abs(z).max(initial=0), 1), 20))
-    spread = 1 + scales**2
-    log_density = -(np.log(spread) + z[:, None] ** 2 / spread) / 2
+    shrunk, uncertainty = change.copy(), np.zeros_like(change)
+    measured = np.flatnonzero(variance > 0)
+    by_variance = measured[np.argsort(variance[measured], kind="stable")]
+    for genes in np.array_split(by_variance, max(len(by_variance) // N_ALIKE, 1)) if len(measured) else ():
+        factor, spread = _posterior(change[genes] / np.sqrt(variance[genes]))
+        shrunk[genes], uncertainty[genes] = factor * change[genes], variance[genes] * spread
+    return shrunk, uncertainty
+
+
+def _posterior(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return shrinkage factors and posterior variances of z-scores ``(genes,)`` by the mixture that fits them."""
+    scales = np.append(0.0, np.geomspace(0.1, max(2 * np.abs(z).max(), 1), 20))
+    total = 1 + scales**2
+    log_density = -(np.log(total) + z[:, None] ** 2 / total) / 2
     density = np.exp(log_density - log_density.max(1, keepdims=True))
-    weights, measured = np.full(len(scales), 1 / len(scales)), density[error > 0]
-    for _ in range(100 if len(measured) else 0):
-        posterior = measured * weights
-        weights = (posterior / posterior.sum(1, keepdims=True)).mean(0)
-    posterior = density * weights
-    posterior /= posterior.sum(1, keepdims=True)
-    kept = scales**2 / spread
-    mean = np.where(error > 0, posterior @ kept, 1.0)
+    posterior = density / density.sum(1, keepdims=True)
+    for _ in range(100):
+        posterior = density * posterior.mean(0)
+        posterior /= posterior.sum(1, keepdims=True)
+    kept = scales**2 / total
+    factor = posterior @ kept
     square = (posterior * (kept + (z[:, None] * kept) ** 2)).sum(1)
-    return mean * change, variance * np.maximum(square - (mean * z) ** 2, 0)
+    return factor, np.maximum(square - (factor * z) ** 2, 0)
 
 
-def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
-    """Shrink a measured change towards a prediction, or 0, gene by gene."""
-    # The interval covers the change in a replicate with as many cells: sampling variance and posterior variance.
-    prior = Prediction.of_no_change(len(change)) if towards is None else towards
-    difference = change - prior.change
+def shrink_towards(
+    change: np.ndarray, variance: np.ndarray, inflation: np.ndarray | float, priors: Sequence[Prediction]
+) -> Prediction:
+    """Shrink a measured change towards the mean of predictions, or 0, gene by gene."""
+    # The interval covers the change in a replicate with as many cells: sampling variance and posterior variance, both
+    # larger by ``inflation`` because the variance of a gene that changes differs between the arms.
+    priors = priors or [Prediction.of_no_change(len(change))]
+    prior = np.mean([x.change for x in priors], axis=0)
+    difference = change - prior
     shrunk, uncertainty = adaptive_shrinkage(difference, variance)
     own = float((shrunk * difference).sum() / max((difference**2).sum(), np.finfo(float).tiny))
-    weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
-    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(variance + uncertainty)
-    return Prediction(prior.change + shrunk, half_width, "own", weights, np.zeros(0))
-
-
-def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
-    """Average several predictions; ``None`` without predictions."""
-    if len(predictions) < 2:
-        return next(iter(predictions), None)
-    names = dict.fromkeys(name for x in predictions for name in x.weights)
-    weights = {name: float(np.mean([x.weights.get(name, 0.0) for x in predictions])) for name in names}
-    return replace(predictions[0], change=np.mean([x.change for x in predictions], axis=0), weights=weights)
+    names = dict.fromkeys(name for x in priors for name in x.weights)
+    weights = {name: (1 - own) * float(np.mean([x.weights.get(name, 0.0) for x in priors])) for name in names}
+    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(inflation * (variance + uncertainty))
+    return Prediction(prior + shrunk, half_width, "own", {OWN: own, **weights}, np.zeros(0))
 
 
 def _weights(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
