@@ -121,6 +121,15 @@ def test_covariates_and_hierarchies_without_controls_are_named_once(register: Re
     assert said_of(plated(*TIMES, ("24h", "ctrl")), register, batch_key=None, **{option: ["plate"]}) == []
 
 
+def test_numbers_are_compared_by_the_ranges_of_both_arms(register: Register) -> None:
+    """Controls at 0 h only are apart from treated cells; those of any range that overlaps theirs are not."""
+    options = {"batch_key": None, "continuous_covariate_keys": ["hours"]}
+    (message,) = said_of(plated(*TIMES, hours=[0.0, 6.0, 24.0, np.nan]), register, **options)
+    assert message.startswith("Treatment and 'hours' are confounded: 'hours' is 6 to 24 in cells of 'A', and 0 to 0")
+    assert said_of(plated(*TIMES, ("24h", "ctrl"), hours=[0.0, 6.0, 24.0, 24.0, 24.0]), register, **options) == []
+    assert said_of(plated(*TIMES, hours=[np.nan, 6.0, 24.0, 24.0]), register, **options) == []
+
+
 def test_a_level_of_a_hierarchy_is_compared_below_its_parents(register: Register) -> None:
     """Both types hold both arms; times below them do not, although each time has both in some type."""
     cells = plated(CTRL, ("p2", "A"), CTRL, ("p2", "A"), type=list("uuvv"), time=["0h", "6h", "6h", "0h"])

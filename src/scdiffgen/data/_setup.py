@@ -366,7 +366,7 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 
 
 def warn_of_screen_design(manager: AnnDataManager) -> None:
-    """Warn once per condition whose categories hold no control cells beside the cells of a treatment."""
+    """Warn once per condition whose categories or numbers separate the cells of a treatment from control cells."""
     specs = condition_specs(manager)
     perturbation = next((spec for spec in specs if spec.is_intervention), None)
     if perturbation is None:
@@ -399,6 +399,20 @@ def warn_of_screen_design(manager: AnnDataManager) -> None:
             f"{listed(categories[has_controls])}. The {effect} cannot be separated from the response, so predictions "
             f"contain both. {way_out}"
         )
+    for spec in (spec for spec in specs if spec.is_number and is_control.any()):
+        number = known[spec.name]
+        values = pd.Series(np.where(number.given & number.mask[:, 0], number.values[:, 0], np.nan))
+        low, high = (values.groupby(treatment).agg(edge).to_numpy() for edge in ("min", "max"))
+        first, last = low[is_control].min(), high[is_control].max()
+        confounded = ~is_control & ((low > last) | (high < first))  # False for missing values
+        if confounded.any():
+            named = listed(sorted(separator.join(sorted(names[row[row >= 0]])) for row in treatments[confounded]))
+            warn_user(
+                f"Treatment and {spec.name!r} are confounded: {spec.name!r} is {low[confounded].min():g} to "
+                f"{high[confounded].max():g} in cells of {named}, and {first:g} to {last:g} in control cells. The "
+                f"effect of {spec.name!r} cannot be separated from the response, so predictions contain both. Add "
+                "control cells of the same values, if there are any; leaving out the column does not help."
+            )
 
 
 def _columns_of_categories(

@@ -320,8 +320,8 @@ def warn_of_busy_cores(load: float, n_cores: int, n_threads: int) -> None:
     if n_threads > 1 and load > n_cores + 1:  # threads of an earlier training alone stay below
         warn_user(
             f"{load:.0f} threads are running on {n_cores} cores, and the {n_threads} threads of PyTorch wait for one "
-            "another, so training may be ten times slower. Call `torch.set_num_threads(1)`, or set OMP_NUM_THREADS=1 "
-            "before Python starts."
+            "another, so training may be ten times slower. Call `torch.set_num_threads(1)` right before `train`, or "
+            "set OMP_NUM_THREADS=1 and NUMBA_NUM_THREADS=1 (for scanpy, which changes the former) before Python starts."
         )
 
 
