@@ -27,7 +27,7 @@ from benchmarks._perturbation_data import CONTEXT, CONTROL, PAPALEXI, RESPONSE, 
 from benchmarks._record import start
 from scdiffgen.conditions import Code
 from scdiffgen.responses import ResponseEstimator, ResponsePredictor
-from scdiffgen.responses._stacking import FEW, stack
+from scdiffgen.responses._predictors import FEW, stack
 from scdiffgen.tl import rank_experiments
 
 N_GENES, N_ORDERS = 500, 20

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scdiffgen.conditions import PerturbationSyntax
+from scdiffgen._perturbation_syntax import PerturbationSyntax
 
 SYNTAX = PerturbationSyntax(control=("ctrl", "non+targeting"))
 

@@ -306,6 +306,13 @@ def test_the_control_is_known_by_the_label_of_its_cells(transfer) -> None:
         run({**transfer, "control": mixed}, {})
 
 
+def test_a_label_of_controls_may_hold_the_separator(transfer) -> None:
+    renamed = {name: cells.copy() for name, cells in transfer.items()}
+    for cells in renamed.values():
+        cells.obs["drug"] = cells.obs["drug"].replace({"ctrl": "non+targeting"})
+    pd.testing.assert_frame_equal(run(renamed, {}), run(transfer, {}))
+
+
 def test_the_default_report_is_short_and_one_name_needs_no_list(transfer) -> None:
     one = run(transfer, {}, metrics="pearson_delta", baselines="train_mean")
     assert one.index.tolist() == ["train_mean"] and one.columns[-1] == "pearson_delta"

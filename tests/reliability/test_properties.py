@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from scdiffgen.conditions import PerturbationSyntax, request_table
+from scdiffgen._perturbation_syntax import PerturbationSyntax
+from scdiffgen.conditions import request_table
 from scdiffgen.data import Manager, SetupArguments, encode_conditions
 from scdiffgen.model import TokenDiffusion
 

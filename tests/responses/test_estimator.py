@@ -8,7 +8,7 @@ from simulated_responses import DRUG_GENE, N_GENES, Screen, draw, drug_screen, l
 
 from scdiffgen.conditions import Code
 from scdiffgen.responses import ResponseEstimator
-from scdiffgen.responses._stacking import NO_CHANGE, OWN
+from scdiffgen.responses._predictors import NO_CHANGE, OWN
 
 N_CELLS = 150
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from scdiffgen.responses import Prediction
-from scdiffgen.responses._stacking import (
+from scdiffgen.responses._predictors import (
     NO_CHANGE,
     OWN,
     PRIOR_UNITS,

@@ -15,7 +15,8 @@ from mudata import MuData
 from scipy.sparse.csgraph import connected_components
 
 from scdiffgen._messages import LONGEST_LIST, and_others, counted, did_you_mean, listed, unknown_name, warn_user
-from scdiffgen.conditions import Code, ConditionSpec, DosesByName, NumberTransform, PerturbationSyntax
+from scdiffgen._perturbation_syntax import DosesByName, PerturbationSyntax
+from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
 from scdiffgen.data._fields import ColumnsField, State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # accepted in requests even if the registered column has another name
@@ -376,8 +377,7 @@ class PerturbationField(ColumnsField[PerturbedCells]):
 
     def code(self, values: PerturbedCells, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         treatments, by_column, uns = values
-        known = set(state["names"])
-        unseen = [name for name in treatments.names if name not in known]
+        unseen = sorted(set(treatments.names) - set(state["names"]))
         if unseen and not extend:
             raise ValueError(
                 f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
@@ -391,8 +391,7 @@ class PerturbationField(ColumnsField[PerturbedCells]):
             if self.features_key is not None:
                 table = read_features(uns, self.features_key, self.syntax, unseen, treatments)
                 vectors = table.loc[unseen].to_numpy(copy=True)
-            place = f"`perturbation_features_key={self.features_key!r}`"
-            ranges = treatments.dose_ranges(unseen)
+            place, ranges = f"`perturbation_features_key={self.features_key!r}`", treatments.dose_ranges(unseen)
             state = extended_perturbations(state, unseen, vectors, place, components, ranges)
         if extend:
             state = {**state, "spellings": {**treatments.spellings, **state["spellings"]}}

@@ -21,8 +21,9 @@ from scvi.data.fields import BaseAnnDataField
 
 from scdiffgen._messages import LONGEST_LIST, counted, did_you_mean, listed, raise_if_not_unique, warn_user
 from scdiffgen._names import remember_symbols
+from scdiffgen._perturbation_syntax import PerturbationSyntax
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import ADDED, N_CELLS, ConditionSpec, PerturbationSyntax
+from scdiffgen.conditions import ADDED, N_CELLS, ConditionSpec
 from scdiffgen.data._counts import CountsField, blocks, each_once, row_totals
 from scdiffgen.data._fields import (
     CategoricalCovariatesField,

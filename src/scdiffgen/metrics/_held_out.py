@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._names import check_column
+from scdiffgen._perturbation_syntax import PerturbationSyntax
 from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
 
 from ._comparison import Sample, Settings
@@ -34,7 +35,7 @@ class Arm(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return tuple(self.perturbation.split("+")) if self.perturbation else ()
+        return tuple(self.perturbation.split(PerturbationSyntax.separator)) if self.perturbation else ()
 
     def __str__(self) -> str:
         dose = "" if self.dose is None else f" at {self.dose:g}"
@@ -99,9 +100,8 @@ class Keys(NamedTuple):
         return {Arm(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
 
     def _canonical(self, perturbation: str) -> str:
-        """Sort the parts of a combination and drop controls, whose names may hold the separator."""
-        parts = () if perturbation.strip() in self.control else map(str.strip, perturbation.split("+"))
-        return "+".join(sorted(part for part in parts if part not in self.control))
+        syntax = PerturbationSyntax(self.control)
+        return syntax.separator.join(sorted(part for part in syntax.parts(perturbation) if part not in self.control))
 
     def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
         if self.dose is None:

@@ -345,15 +345,9 @@ def counterfactual_cells(
         raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
-    # By default, responses to perturbations are transferred, batches are coupled, and other changes resample.
-    effects = cells.module.intervention_names
     _warn_of_treated_cells(cells, changes)
-    if keep is None and not _have_already(cells, changes.without(effects)):
-        batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
-        source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
-        if keep is not None:
-            _warn_of_joint_changes(cells, changes.only(effects), changes.without(effects))
-    transfer = sampler.responses if source == "auto" and keep is None else None
+    route, keep = _chosen_route(cells, changes, source, keep)
+    transfer = sampler.responses if route == "transfer" else None
     cautions: dict[str, None] = {}
 
     def draw(counts: Tensor, given: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, pd.DataFrame]:
@@ -375,10 +369,26 @@ def counterfactual_cells(
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # keeps the registered type
     obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
     obs["response_source"] = pd.Categorical(["resampled"] * len(obs))
-    if keep is None:
+    if route != "resample":
         for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
             obs[name] = column.array
     return new_cells(cells.in_order(list(counts)), obs, gene_names(model))
+
+
+def _chosen_route(
+    cells: Cells, changes: Conditions[np.ndarray], source: ResponseSource, keep: float | None
+) -> tuple[Literal["transfer", "network", "resample"], float | None]:
+    """Choose how cells are predicted, and the share of their molecules that resampling keeps."""
+    effects = cells.module.intervention_names
+    batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
+    if keep is not None:
+        return "resample", keep
+    if _have_already(cells, changes.without(effects)):  # `ResponsePredictor.change` chooses the source of the response
+        return "transfer" if source == "auto" else "network", None
+    if _have_already(cells, changes.without(batch)):
+        return "network", None
+    _warn_of_joint_changes(cells, changes.only(effects), changes.without(effects))
+    return "resample", 0.0
 
 
 def _minibatch(

@@ -39,7 +39,6 @@ class Sampler:
 
     @torch.no_grad()
     def over_cells(self, cells: Cells, draw: Callable[[Tensor, Conditions[Tensor]], Any]) -> list[Any]:
-        """Apply ``draw`` to counts and conditions of minibatches of given cells."""
         return [draw(*minibatch) for minibatch in cells]
 
     @torch.no_grad()

@@ -37,7 +37,6 @@ class JointResponse(NamedTuple):
 
     @property
     def prediction(self) -> Prediction:
-        """Prediction of the first modality with a known response."""
         return next(part.prediction for part in self.parts if part is not None)
 
     @property
@@ -82,12 +81,10 @@ class CellResponses:
 
     @classmethod
     def of_network(cls, n_cells: int) -> Self:
-        """Create responses that the network predicts for all cells."""
         return cls(np.zeros(n_cells, dtype=int), [None])
 
     @property
     def known(self) -> np.ndarray:
-        """Whether each cell has a response of the estimator ``(cells,)``."""
         return np.array([response is not None for response in self.responses])[self.group_of]
 
     @property
@@ -97,14 +94,12 @@ class CellResponses:
         return np.stack(np.broadcast_arrays(*rows))[self.group_of]
 
     def columns(self) -> pd.DataFrame:
-        """Return source and check of the response of each cell."""
         sources = ["network" if response is None else response.prediction.source for response in self.responses]
         both = ("response_source", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
         columns = {name: pd.Categorical(np.array(values)[self.group_of], list(order)) for name, values, order in both}
         return pd.DataFrame(columns)
 
     def cautions(self) -> Iterable[str]:
-        """Return distinct cautions in words."""
         return dict.fromkeys(text for x in self.responses if x is not None for text in x.prediction.cautions)
 
     def apply(self, counts: Tensor, generator: torch.Generator, *, keep_library: bool = False) -> Tensor:
@@ -144,7 +139,8 @@ class ResponseModel:
         responses = []
         for row in first:
             context, previous, requested = before.cell_context[row], before.treatment(row), after.treatment(row)
-            left_out = unmeasured_only and (not requested or self._has_measured(context, requested))
+            is_measured = all(x.has_measured(context, requested) for x in self.predictors if x is not None)
+            left_out = unmeasured_only and (not requested or is_measured)
             responses.append(None if left_out else self._respond(context, previous, requested, scale))
         return CellResponses(group_of.ravel(), responses)
 
@@ -158,13 +154,8 @@ class ResponseModel:
         return [self._respond(row, {}, rows.treatment(i), 1.0) for i, row in enumerate(rows.cell_context)]
 
     def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> JointResponse | None:
-        """Predict the response in each modality; None if no modality has one."""
         parts = [None if x is None else x.respond(context, source, target, scale) for x in self.predictors]
         return JointResponse(parts, self.sizes) if any(part is not None for part in parts) else None
-
-    def _has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:
-        """Check whether each modality was measured in enough cells of a context with the treatment."""
-        return all(x.has_measured(context, treatment) for x in self.predictors if x is not None)
 
 
 def build_response_model(

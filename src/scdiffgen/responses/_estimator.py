@@ -13,9 +13,9 @@ from scipy import sparse
 from scdiffgen._arguments import check_names
 from scdiffgen._codes import Code, GroupTable, Treatment
 
+from ._predictors import Prediction
 from ._pseudobulks import PseudobulkSums
 from ._response_predictor import ResponsePredictor
-from ._stacking import Prediction
 
 Asked = tuple[np.ndarray, Treatment]
 """Codes of a context ``(columns,)``, and its treatment."""

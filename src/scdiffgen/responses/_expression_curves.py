@@ -4,10 +4,14 @@ A *step* :math:`s` changes the share :math:`\pi` of a gene among all molecules: 
 :math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to log expression.
 """
 
+from typing import NamedTuple, Self
+
 import numpy as np
 from scipy import sparse
 
-from scdiffgen._log_normalise import TARGET_SUM, library_sizes
+from scdiffgen._log_normalise import TARGET_SUM, library_sizes, log_normalise
+
+from ._predictors import Prediction
 
 KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # fractions of molecules kept
 GAINED = np.geomspace(1e-6, 0.2, 16)  # shares added
@@ -44,7 +48,6 @@ def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray) -> n
 
 
 def depth_factor(log_ratio: float) -> float:
-    """Return the factor of the depth of predicted cells: a large ratio of library sizes, else 1."""
     # Adding or removing molecules of all genes blurs cells more than it corrects small differences.
     return float(np.exp(log_ratio)) if abs(log_ratio) > np.log(UNEQUAL_DEPTH) else 1.0
 
@@ -55,7 +58,6 @@ def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np
 
 
 def _steps(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Compute the steps ``(genes,)`` between shares."""
     return np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
 
 
@@ -72,20 +74,13 @@ def responding_share(curves: np.ndarray, before: np.ndarray, after: np.ndarray, 
     return np.where(ratio == 1, 1.0, high)
 
 
-def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Interpolate mean log expression ``(genes,)`` of curves ``(steps, genes)`` at one step per gene."""
-    above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
-    low, high = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (above - 1, above))
-    return low + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
-
-
 def apply_response(
     counts: sparse.csr_matrix,
     before: np.ndarray,
     after: np.ndarray,
     rng: np.random.Generator,
-    *,
     factor: float = 1.0,
+    *,
     keep_library: bool,
 ) -> sparse.csr_matrix:
     """Resample counts from shares ``before`` to ``after``, and change the depth by a factor unless ``keep_library``."""
@@ -116,13 +111,19 @@ def apply_response(
 
 
 def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Compute shares after steps."""
     return np.where(steps < 0, share * (1 + steps), share + steps)
 
 
-def _invert(curve: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _at_steps(curves: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Interpolate mean log expression ``(genes,)`` of curves ``(steps, genes)`` at one step per gene."""
+    above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
+    low, high = (np.take_along_axis(curves, at[None], axis=0)[0] for at in (above - 1, above))
+    return low + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
+
+
+def _invert(curves: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Find the steps ``(genes,)`` at which curves ``(steps, genes)`` reach the wanted mean log expression."""
-    rising = np.maximum.accumulate(curve, axis=0)
+    rising = np.maximum.accumulate(curves, axis=0)
     above = (rising < wanted).sum(0).clip(1, len(STEPS) - 1)
     low, high = (np.take_along_axis(rising, at[None], axis=0)[0] for at in (above - 1, above))
     share = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low)
@@ -163,3 +164,63 @@ def _expected(
         probability = probability * growths[k] / (k + 1)
     tail = np.maximum(mean_beyond / np.maximum(beyond, np.finfo(np.float32).eps), N_TERMS)
     return total + np.maximum(beyond, 0) * np.log1p((base + tail) * scale)
+
+
+class CellStates(NamedTuple):
+    """Regression of log expression after a response on the cell state before it."""
+
+    loadings: np.ndarray  # (genes, states)
+    mean: np.ndarray  # (states,): mean state
+    expression: np.ndarray  # (genes,): log expression after the response, at the mean state
+    slopes: np.ndarray  # (states, genes)
+    curves: np.ndarray  # (steps, genes): mean log expression after each step
+
+
+class Responders(NamedTuple):
+    """Cells that respond in each gene, where equal changes of all cells would give another sum of counts."""
+
+    share: np.ndarray  # (genes,): share of the cells; a cell that responds in a gene does so in all with a larger share
+    factor: np.ndarray  # (genes,): of their changes
+
+    @classmethod
+    def find(cls, curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> Self | None:
+        """Find the cells in which ``ratio`` times the change leaves the mean log expression as it is; None for all."""
+        # Only concentration is possible: it increases the sums of rising genes and those of falling ones.
+        ratio = np.where(after > before, ratio.clip(min=1), ratio.clip(max=1))
+        if (ratio == 1).all():
+            return None
+        share = responding_share(curves, before, after, ratio)
+        return cls(share, ratio / share)
+
+
+class Response(NamedTuple):
+    """Response of the cells of a context."""
+
+    before: np.ndarray  # (genes,): shares of genes among the molecules before the response
+    after: np.ndarray  # (genes,): shares after the response, at equal sequencing depth
+    mean_change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
+    prediction: Prediction
+    factor: float = 1.0  # of the sequencing depth
+    responders: Responders | None = None  # None if all cells respond
+    states: CellStates | None = None  # None if the response does not depend on the cell state
+
+    def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
+        """Predict counts ``(cells, genes)`` after the response, in chunks, because shares of cells are dense."""
+        chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
+        predicted = []
+        for cells in chunks:
+            after = self.shares(cells)
+            if self.responders is not None:  # the changes of all cells are concentrated in those that respond
+                responds = rng.random((cells.shape[0], 1)) < self.responders.share
+                after = (self.before + responds * self.responders.factor * (after - self.before)).clip(min=0)
+            predicted.append(apply_response(cells, self.before, after, rng, self.factor, keep_library=keep_library))
+        return sparse.vstack(predicted, format="csr")
+
+    def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
+        """Compute shares after the response, by cell ``(cells, genes)`` or for all cells ``(genes,)``."""
+        if self.states is None:
+            return self.after
+        loadings, mean, expression, slopes, curves = self.states
+        wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
+        steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
+        return shares_at(self.before, np.column_stack(steps))

@@ -71,12 +71,10 @@ class Pseudobulks:
 
     @property
     def n_genes(self) -> int:
-        """Number of genes."""
         return self.log_mean.shape[1]
 
     @property
     def groups(self) -> GroupTable:
-        """Conditions of the groups."""
         return GroupTable(self.cell_context, self.interventions, self.doses)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -96,12 +94,10 @@ class Pseudobulks:
         return StateMoments(*(np.average(array, axis=0, weights=weights) for array in arrays))
 
     def treatments(self) -> list[Treatment]:
-        """List distinct treatments."""
         groups = self.groups._replace(cell_context=self.cell_context[:, :0]).distinct()[0]
         return [treatment for row in range(groups.n_rows) if (treatment := groups.treatment(row))]
 
     def to_plain(self) -> dict[str, np.ndarray]:
-        """Return the arrays by name."""
         return dict(vars(self))
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
@@ -109,11 +105,8 @@ class Pseudobulks:
         if others is None or others.n_genes != self.n_genes:
             return self
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
-        widened = {
-            **vars(others),
-            "interventions": np.pad(others.interventions, more, constant_values=Code.ABSENT),
-            "doses": np.pad(others.doses, more),
-        }
+        slots = np.pad(others.interventions, more, constant_values=Code.ABSENT)
+        widened = vars(others) | {"interventions": slots, "doses": np.pad(others.doses, more)}
         by_group = {name: array for name, array in vars(self).items() if name not in ("state_loadings", "in_batch")}
         joined = {name: np.concatenate([array, widened[name]]) for name, array in by_group.items()}
         in_batch = pd.concat([pd.DataFrame(bulks.in_batch) for bulks in (self, others)]).fillna(0.0).to_numpy()
@@ -141,7 +134,8 @@ class PseudobulkSums:
         self.held: list[sparse.csr_matrix] = []
         rank = pd.Series(self.group_of).groupby(self.group_of).cumcount().to_numpy()
         self.held_rows = np.flatnonzero((self.group_of >= 0) & (rank < at_most))
-        self.n_seen = 0
+        self.group_of_held, self.n_seen = self.group_of[self.held_rows], 0
+        self.n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=n_groups)
 
     def add(self, counts: sparse.csr_matrix) -> None:
         """Add the next cells, in the order of the conditions."""
@@ -171,66 +165,43 @@ class PseudobulkSums:
 
     def finish(self, reference: Pseudobulks | None = None) -> Pseudobulks:
         """Compute moments, curves and cell states; append groups and reuse cell states of a ``reference``."""
-        group_of_held = self.group_of[self.held_rows]
-        n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=self.groups.n_rows)
-        total = np.bincount(self.group_of + 1, self.weights, len(n_cells) + 1)[1:]
+        total = np.bincount(self.group_of + 1, self.weights, len(self.n_cells) + 1)[1:]
         log_mean, squares, share = self.sums / total[:, None]
         log_variance = (squares - log_mean**2).clip(min=0)
         cells = sparse.vstack(self.held, format="csr")
-        curves = [expression_curves(cells[group_of_held == group]) for group in np.flatnonzero(self.untreated)]
+        curves = [expression_curves(cells[self.group_of_held == group]) for group in np.flatnonzero(self.untreated)]
         curve = np.stack(curves) if curves else np.zeros((0, len(STEPS), cells.shape[1]))
         log_library = self.log_library / total
-        log_mean = self._at_depth_of_controls(log_mean, log_library, n_cells, cells, group_of_held)
-        if reference is not None and reference.n_genes == self.n_genes:
-            loadings = reference.state_loadings
-        else:
-            loadings = self._loadings(log_mean, n_cells, cells, group_of_held)
-        bulks = Pseudobulks(
-            *self.groups,
-            n_cells,
-            log_mean,
-            log_variance,
-            share,
-            log_library,
-            curve,
-            in_batch=sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:],
-            **_state_moments(cells, group_of_held, log_mean, loadings),
-        )
+        log_mean = self._at_depth_of_controls(log_mean, log_library, cells)
+        is_known = reference is not None and reference.n_genes == self.n_genes
+        loadings = reference.state_loadings if reference is not None and is_known else self._loadings(log_mean, cells)
+        in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
+        states = self._state_moments(cells, log_mean, loadings)
+        moments = log_mean, log_variance, share, log_library, curve, loadings, *states, in_batch
+        bulks = Pseudobulks(*self.groups, self.n_cells, *moments)
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
 
     def _at_depth_of_controls(
-        self,
-        log_mean: np.ndarray,
-        log_library: np.ndarray,
-        n_cells: np.ndarray,
-        cells: sparse.csr_matrix,
-        group_of: np.ndarray,
+        self, log_mean: np.ndarray, log_library: np.ndarray, cells: sparse.csr_matrix
     ) -> np.ndarray:
         """Correct means of treated groups for the depth by which they differ from untreated cells of their context."""
         # The deeper arm is thinned, because the effect of fewer molecules is known and that of more is not.
         corrected = log_mean.copy()
         for group in np.flatnonzero((self.groups.interventions >= 0).any(1)):
-            controls = self._controls_of(group)
-            if not controls.any():
-                continue
-            log_ratio = log_library[group] - np.average(log_library[controls], weights=n_cells[controls])
-            deeper = np.arange(len(controls)) == group if log_ratio > 0 else controls
-            effect = depth_effect(cells[deeper[group_of] & (group_of >= 0)], -abs(log_ratio))
-            corrected[group] += np.sign(log_ratio) * effect
+            context = self.groups.cell_context[group]
+            given = np.flatnonzero(context != Code.MISSING)
+            levels = [given, *backoff_levels(given[~np.isin(given, self.batches)])]
+            arms = (self.untreated & self.groups.agree(context, columns) for columns in levels)
+            controls = next((marked for marked in arms if marked.any()), None)
+            if controls is not None:
+                log_ratio = log_library[group] - np.average(log_library[controls], weights=self.n_cells[controls])
+                deeper = np.flatnonzero(controls) if log_ratio <= 0 else group
+                effect = depth_effect(cells[np.isin(self.group_of_held, deeper)], -abs(log_ratio))
+                corrected[group] += np.sign(log_ratio) * effect
         return corrected
 
-    def _controls_of(self, group: np.intp) -> np.ndarray:
-        """Mark untreated groups of the batch and context of a group ``(groups,)``, with back-off."""
-        context = self.groups.cell_context[group]
-        given = np.flatnonzero(context != Code.MISSING)
-        levels = [given, *backoff_levels(given[~np.isin(given, self.batches)])]
-        controls = (self.untreated & self.groups.agree(context, columns) for columns in levels)
-        return next((marked for marked in controls if marked.any()), np.zeros_like(self.untreated))
-
-    def _loadings(
-        self, log_mean: np.ndarray, n_cells: np.ndarray, cells: sparse.csr_matrix, group_of: np.ndarray
-    ) -> np.ndarray:
+    def _loadings(self, log_mean: np.ndarray, cells: sparse.csr_matrix) -> np.ndarray:
         """Fit principal axes ``(genes, states)`` of untreated cells in genes that hardly respond to any treatment."""
         context = np.setdiff1d(np.arange(self.groups.cell_context.shape[1]), self.batches)
         contexts, which = distinct_rows(self.groups.cell_context[:, context])
@@ -241,9 +212,9 @@ class PseudobulkSums:
         for row in np.flatnonzero(~self.untreated):
             same = (which == which[row]) & self.untreated
             if same.any():
-                before = np.average(log_mean, axis=0, weights=same * n_cells)
+                before = np.average(log_mean, axis=0, weights=same * self.n_cells)
                 change = np.maximum(change, np.abs(log_mean[row] - before))
-        expression = log_normalise(cells[self.untreated[group_of]])
+        expression = log_normalise(cells[self.untreated[self.group_of_held]])
         mean = np.asarray(expression.mean(0)).ravel()
         spread = np.sqrt((np.asarray(expression.power(2).mean(0)).ravel() - mean**2).clip(min=0))
         stable = np.flatnonzero((change < STABLE * spread) & (spread > 0))
@@ -256,18 +227,17 @@ class PseudobulkSums:
             loadings[stable] = pca.components_.T
         return loadings if loadings.any() and np.isfinite(loadings).all() else none
 
-
-def _state_moments(
-    cells: sparse.csr_matrix, group_of: np.ndarray, log_mean: np.ndarray, loadings: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return the loadings and the moments of cell states in each group, by name."""
-    expression, n_groups = log_normalise(cells), len(log_mean)
-    states = np.asarray(expression @ loadings)
-    shapes = (states.shape[1],), (states.shape[1],) * 2, (states.shape[1], cells.shape[1])
-    mean, square, product = (np.zeros((n_groups, *shape)) for shape in shapes)
-    for group in range(n_groups if loadings.size else 0):
-        own, of_group = states[rows := group_of == group], expression[rows]
-        mean[group], square[group] = own.mean(0), own.T @ own / len(own)
-        covariance = (of_group.T @ (own - mean[group])).T / len(own)
-        product[group] = covariance + np.outer(mean[group], log_mean[group])
-    return {"state_loadings": loadings, "state_mean": mean, "state_square": square, "state_product": product}
+    def _state_moments(
+        self, cells: sparse.csr_matrix, log_mean: np.ndarray, loadings: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Compute means, squares and products with expression of the cell states in each group."""
+        expression, n_groups = log_normalise(cells), len(log_mean)
+        states = np.asarray(expression @ loadings)
+        shapes = (states.shape[1],), (states.shape[1],) * 2, (states.shape[1], cells.shape[1])
+        mean, square, product = (np.zeros((n_groups, *shape)) for shape in shapes)
+        for group in range(n_groups if loadings.size else 0):
+            own, of_group = states[rows := self.group_of_held == group], expression[rows]
+            mean[group], square[group] = own.mean(0), own.T @ own / len(own)
+            covariance = (of_group.T @ (own - mean[group])).T / len(own)
+            product[group] = covariance + np.outer(mean[group], log_mean[group])
+        return mean, square, product

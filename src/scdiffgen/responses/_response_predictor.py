@@ -5,101 +5,140 @@ available source is used: the response measured in the context, shrunk (empirica
 other contexts or other doses; the parts of a combination; other perturbations by feature vectors.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy.stats import false_discovery_control, norm
 
-from scdiffgen._codes import Code, Treatment
-from scdiffgen._log_normalise import log_normalise
+from scdiffgen._codes import Code, Treatment, backoff_levels, distinct_rows
 
-from ._comparisons import MOST_KEPT, Comparisons, MeasuredContexts
-from ._expression_curves import (
-    KEPT,
-    STEPS,
-    apply_response,
-    depth_factor,
-    mean_change,
-    responding_share,
-    shares_after,
-    shares_at,
+from ._expression_curves import KEPT, CellStates, Responders, Response, depth_factor, mean_change, shares_after
+from ._predictors import (
+    FEW,
+    MOST_LEFT_OUT,
+    NO_CHANGE,
+    MeasuredContexts,
+    Prediction,
+    Predictions,
+    dose_weights,
+    feature_predictions,
+    over_doses,
+    part_predictions,
+    shrink_towards,
+    spread,
+    stack,
 )
-from ._predictors import Predictions, dose_predictions, dose_weights, feature_predictions, part_predictions
-from ._pseudobulks import Pseudobulks
-from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, adaptive_shrinkage, shrink_towards, spread, stack
+from ._pseudobulks import MIN_CELLS, Pseudobulks
 
-Estimate = tuple[np.ndarray, np.ndarray]
-"""A change of mean log expression and its sampling variance, both ``(genes,)``."""
-
+MOST_KEPT = 300  # maximum number of cached comparisons and responses
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)  # quadrature over a normal distribution
+Level = tuple[np.ndarray, np.ndarray, MeasuredContexts]
+"""Columns of a back-off level, numbers of untreated cells ``(groups,)``, and contexts with the treatment."""
 
 
-class CellStates(NamedTuple):
-    """Regression of log expression after a response on the cell state before it."""
+@dataclass(frozen=True)
+class Comparisons:
+    """Comparisons of treated and untreated pseudobulks, matched by the columns ``batches`` of their cell context."""
 
-    loadings: np.ndarray  # (genes, states)
-    mean: np.ndarray  # (states,): mean state
-    expression: np.ndarray  # (genes,): log expression after the response, at the mean state
-    slopes: np.ndarray  # (states, genes)
-    curves: np.ndarray  # (steps, genes): mean log expression after each step
+    bulks: Pseudobulks
+    batches: Sequence[int] = ()
+    _known: dict[object, MeasuredContexts | None] = field(default_factory=dict, repr=False, compare=False)
 
+    def levels(self, cell_context: np.ndarray) -> list[np.ndarray]:
+        """List the back-off levels: columns of all given conditions except batches, then fewer columns."""
+        given = np.flatnonzero(cell_context != Code.MISSING)
+        return list(backoff_levels(given[~np.isin(given, self.batches)]))
 
-class Responders(NamedTuple):
-    """Cells that respond in each gene, where equal changes of all cells would give another sum of counts."""
+    def cells(self, context: np.ndarray, columns: np.ndarray, treatment: Treatment | None = None) -> np.ndarray | None:
+        """Count the cells ``(groups,)`` of a context with a treatment, by default none; None if fewer than 20."""
+        groups = self.bulks.groups
+        n_cells = self.bulks.n_cells * (groups.have(treatment or {}) & groups.agree(context, columns))
+        return n_cells if n_cells.sum() >= MIN_CELLS else None
 
-    share: np.ndarray  # (genes,): share of the cells; a cell that responds in a gene does so in all with a larger share
-    factor: np.ndarray  # (genes,): of their changes
+    def first_level(self, context: np.ndarray, treatment: Treatment) -> Level | None:
+        """Find the first back-off level with untreated cells of the context and with the treatment, and both."""
+        for columns in self.levels(context):
+            n_cells, measured = self.cells(context, columns), self.measured(columns, treatment)
+            if n_cells is not None and measured is not None:
+                return columns, n_cells, measured
+        return None
 
-    @classmethod
-    def find(cls, curves: np.ndarray, before: np.ndarray, after: np.ndarray, ratio: np.ndarray) -> Self | None:
-        """Find the cells in which ``ratio`` times the change leaves the mean log expression as it is; None for all."""
-        # Only concentration is possible: it increases the sums of rising genes and those of falling ones.
-        ratio = np.where(after > before, ratio.clip(min=1), ratio.clip(max=1))
-        if (ratio == 1).all():
+    def measured(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
+        """Return the contexts with treated and untreated cells; None if there are none."""
+        key = (tuple(columns), frozenset(treatment.items()))
+        if key not in self._known:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[key] = self._compare(columns, treatment)
+        return self._known[key]
+
+    def change(self, cell_context: np.ndarray, columns: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+        """Return the measured change of a context, or its prediction from other contexts; None without either."""
+        measured, n_cells = self.measured(columns, treatment), self.cells(cell_context, columns)
+        if measured is None or n_cells is None:
             return None
-        share = responding_share(curves, before, after, ratio)
-        return cls(share, ratio / share)
+        row = measured.row(cell_context[columns])
+        return measured.predict(*self.means(n_cells)).change if row is None else measured.change[row]
 
-    def concentrate(self, before: np.ndarray, after: np.ndarray, rng: np.random.Generator, n_cells: int) -> np.ndarray:
-        """Concentrate the changes of all cells in the cells that respond; return shares ``(cells, genes)``."""
-        responds = rng.random((n_cells, 1)) < self.share
-        return (before + responds * self.factor * (after - before)).clip(min=0)
+    def means(self, n_cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Average log expression ``(genes,)`` and cell states ``(states,)`` over groups, weighted by ``n_cells``."""
+        return self.bulks.mean(n_cells)[0], self.bulks.moments(n_cells).state
+
+    def _compare(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
+        """Compare both arms of each context; contexts without a shared batch are used only if no context has one."""
+        bulks, rows = self.bulks, []
+        contexts, context_of = distinct_rows(bulks.cell_context[:, columns])
+        treated, untreated = bulks.groups.have(treatment), bulks.groups.untreated
+        for which in np.unique(context_of[treated]):
+            in_context = context_of == which
+            arms, matched = self._match(in_context & treated, in_context & untreated)
+            if min(bulks.n_cells[arm > 0].sum() for arm in arms) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
+                continue
+            rows.append((matched, contexts[which], *self.compare(*arms), arms))
+        crossed = any(row[0] for row in rows)
+        chosen = [row[1:] for row in rows if row[0] == crossed]
+        if not chosen:
+            return None
+        *arrays, moments, weights = zip(*chosen, strict=True)
+        return MeasuredContexts._make([*map(np.stack, arrays), moments, weights, not crossed])
+
+    def compare(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[Any, ...]:
+        """Compare weighted groups; return the fields of :class:`MeasuredContexts` from the means to the states."""
+        # Few cells may express a sparse gene by chance in one arm only, whose own variance is then far too small.
+        # Changes are shrunk by the pooled variance, which holds without a response; intervals use the larger variance.
+        bulks, arms = self.bulks, (treated, untreated)
+        (after, noise), (before, noise_before) = map(bulks.mean, arms)
+        change, n_cells = after - before, bulks.n_cells
+        pooled = np.average(bulks.log_variance, axis=0, weights=n_cells * (treated + untreated > 0))
+        variance = pooled * sum((arm**2 / n_cells).sum() / arm.sum() ** 2 for arm in arms)
+        ratio = np.divide(noise + noise_before, variance, out=np.ones_like(variance), where=variance > 0)
+        log_ratio = np.subtract(*(np.average(bulks.log_library, weights=arm) for arm in arms))
+        inflation, states = ratio.clip(min=1), tuple(map(bulks.moments, arms))
+        return before, change, variance, inflation, log_ratio, _n_changed(change, variance * inflation), states
+
+    def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
+        """Compute overlap weights ``(groups,)`` of both arms (Li et al. 2018), and whether any batch has both arms."""
+        # Each batch has the same weight in both arms: 0 if it lacks an arm, as have groups that are pooled over it.
+        n_cells, in_batch, tiny = self.bulks.n_cells, self.bulks.in_batch, np.finfo(np.float32).tiny
+        shares = in_batch / np.maximum(in_batch.sum(1, keepdims=True), tiny)  # of the batches in a group
+        n_treated, n_untreated = (np.maximum(in_batch[arm].sum(0), tiny) for arm in (treated, untreated))
+        is_covered = ~((in_batch > 0) @ (n_untreated <= tiny))
+        after = treated * is_covered * (in_batch @ (n_untreated / (n_treated + n_untreated)))
+        before = untreated * (in_batch @ (after @ shares / n_untreated))
+        n_unmatched = np.abs((after - before) @ shares).sum() / 2
+        if not after.any() or n_unmatched * MIN_CELLS > after.sum():  # more than one cell in twenty
+            return [n_cells * treated, n_cells * untreated], False
+        return [after, before], True
 
 
-class Response(NamedTuple):
-    """Response of the cells of a context."""
-
-    before: np.ndarray  # (genes,): shares of genes among the molecules before the response
-    after: np.ndarray  # (genes,): shares after the response, at equal sequencing depth
-    mean_change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
-    prediction: Prediction
-    factor: float = 1.0  # of the sequencing depth
-    responders: Responders | None = None  # None if all cells respond
-    states: CellStates | None = None  # None if the response does not depend on the cell state
-
-    def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
-        """Predict counts ``(cells, genes)`` after the response, in chunks, because shares of cells are dense."""
-        chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
-        predicted = []
-        for cells in chunks:
-            after = self.shares(cells)
-            if self.responders is not None:
-                after = self.responders.concentrate(self.before, after, rng, cells.shape[0])
-            predicted.append(
-                apply_response(cells, self.before, after, rng, factor=self.factor, keep_library=keep_library)
-            )
-        return sparse.vstack(predicted, format="csr")
-
-    def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
-        """Compute shares after the response, by cell ``(cells, genes)`` or for all cells ``(genes,)``."""
-        if self.states is None:
-            return self.after
-        loadings, mean, expression, slopes, curves = self.states
-        wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
-        steps = [np.interp(gene, curve, STEPS) for gene, curve in zip(wanted.T, curves.T, strict=True)]
-        return shares_at(self.before, np.column_stack(steps))
+def _n_changed(change: np.ndarray, variance: np.ndarray) -> int:
+    """Count genes that change at a false discovery rate of 5 % (Benjamini-Hochberg)."""
+    z = np.abs(change[variance > 0]) / np.sqrt(variance[variance > 0])
+    return int((false_discovery_control(2 * norm.sf(z)) <= 0.05).sum())
 
 
 @dataclass(frozen=True)
@@ -118,8 +157,8 @@ class ResponsePredictor:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
 
     def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict the change of mean log expression by contexts, else doses or parts, else features."""
-        # Doses beyond the largest measured dose have the response to the largest dose.
+        """Predict the change of mean log expression by contexts, else doses or parts, else features; else None."""
+        # Doses beyond the largest measured dose have the response to the largest dose. The network draws for None.
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
         if len(treatment) > 1:
@@ -143,7 +182,7 @@ class ResponsePredictor:
         return self._known[key]
 
     def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> Response | None:
-        levels = (self.comparisons.untreated(context, columns) for columns in self.comparisons.levels(context))
+        levels = (self.comparisons.cells(context, columns) for columns in self.comparisons.levels(context))
         n_cells = next((numbers for numbers in levels if numbers is not None), None)
         previous, requested = self.change(context, source), self.change(context, target)
         if n_cells is None or previous is None or requested is None:
@@ -179,9 +218,8 @@ class ResponsePredictor:
         sums, alike, noise = np.zeros((3, self.bulks.n_genes))  # over all contexts with the treatment
         if measured is None:
             return np.ones_like(sums)
-        for (treated, untreated), change, variance in zip(
-            measured.arms, measured.change, measured.variance, strict=True
-        ):
+        rows = zip(measured.arms, measured.change, measured.variance, strict=True)
+        for (treated, untreated), change, variance in rows:
             share, curves = self.bulks.share_and_curves(untreated)
             treated_share = np.average(self.bulks.share, axis=0, weights=treated)
             n_cells = (treated > 0) @ self.bulks.n_cells
@@ -195,52 +233,40 @@ class ResponsePredictor:
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Average the slopes of the change on cell states ``(states, genes)`` over contexts; None if too few."""
-        for columns in self.comparisons.levels(context):
-            measured = self.comparisons.measured(columns, treatment)
-            if measured is None or self.comparisons.untreated(context, columns) is None:
-                continue
-            few = len(measured.states) < FEW and measured.row(context[columns]) is None
-            if few or not self.bulks.state_loadings.size:
-                return None
-            return np.mean([treated.slopes - untreated.slopes for treated, untreated in measured.states], axis=0)
-        return None
+        level = self.comparisons.first_level(context, treatment)
+        if level is None or not self.bulks.state_loadings.size:
+            return None
+        columns, _, measured = level
+        if len(measured.states) < FEW and measured.row(context[columns]) is None:
+            return None
+        return np.mean([treated.slopes - untreated.slopes for treated, untreated in measured.states], axis=0)
 
     def has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:
-        """Check whether enough cells of a context have exactly these interventions."""
-        return self.comparisons.treated(context, treatment) is not None
+        """Check whether enough cells of a context, batch included, have exactly these interventions."""
+        return self.comparisons.cells(context, np.flatnonzero(context != Code.MISSING), treatment) is not None
 
     def _from_contexts(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict from measured contexts, with back-off over the columns of the context."""
-        table = self.comparisons
-        levels, treated = table.levels(context), table.treated(context, treatment)
-        for columns in levels:
-            n_cells, measured = table.untreated(context, columns), table.measured(columns, treatment)
-            if n_cells is None or measured is None:
-                continue
-            gives_batch = (context[list(table.batches)] != Code.MISSING).any()
-            has_label = not np.isin(self.labels, np.setdiff1d(levels[0], columns)).any()
-            is_coarser = len(columns) < len(levels[0]) and has_label  # other labels are no controls
-            if treated is not None and (is_coarser or (measured.confounded and gives_batch)):
-                return self._confounded(context, treated, n_cells)
-            row = measured.row(context[columns])
-            others = measured if row is None else measured.without(row)
-            priors = [others.predict(*table.means(n_cells))] if len(others.change) else []
-            if row is None:
-                return priors[0]
-            own = self._own(context, columns, treatment, measured, row, priors)
-            return own if len(columns) == len(levels[0]) else replace(own, source="transferred")  # of coarser contexts
-        return None
+        table, given = self.comparisons, np.flatnonzero(context != Code.MISSING)
+        if (level := table.first_level(context, treatment)) is None:
+            return None
+        columns, n_cells, measured = level
+        left_out = np.setdiff1d(table.levels(context)[0], columns)
+        is_coarser = len(left_out) > 0 and not np.isin(self.labels, left_out).any()  # other labels are no controls
+        treated = table.cells(context, given, treatment)
+        if treated is not None and (is_coarser or (measured.confounded and np.isin(table.batches, given).any())):
+            return self._confounded(context, treated, n_cells)
+        row = measured.row(context[columns])
+        if row is None:
+            return measured.predict(*table.means(n_cells))
+        own = self._own(context, treatment, level, row)
+        return replace(own, source="transferred") if len(left_out) else own  # of coarser contexts
 
-    def _own(
-        self,
-        context: np.ndarray,
-        columns: np.ndarray,
-        treatment: Treatment,
-        measured: MeasuredContexts,
-        row: int,
-        priors: list[Prediction],
-    ) -> Prediction:
+    def _own(self, context: np.ndarray, treatment: Treatment, level: Level, row: int) -> Prediction:
         """Shrink the response of a measured context towards the predictions of other contexts, doses or treatments."""
+        columns, n_cells, measured = level
+        others = measured.without(row)
+        priors = [others.predict(*self.comparisons.means(n_cells))] if len(others.change) else []
         ((part, dose), *combined) = treatment.items()
         if not combined and dose < max(self._doses(part), default=0):  # others cannot predict the largest dose
             interpolated = self._from_doses(context, part, dose)
@@ -268,7 +294,7 @@ class ResponsePredictor:
         table, doses = self.comparisons, [other for other in self._doses(part) if other != dose]
         for columns in table.levels(context) if np.isfinite(dose) else ():
             measured = {x: contexts for x in doses if (contexts := table.measured(columns, {part: x})) is not None}
-            cells = table.untreated(context, columns)
+            cells = table.cells(context, columns)
             if not measured or cells is None:
                 continue
             pooled = {x: contexts.pooled() for x, contexts in measured.items()}
@@ -280,10 +306,10 @@ class ResponsePredictor:
                     rows = {x: contexts.row(held_context) for x, contexts in measured.items() if x != held_out}
                     rest = {x: measured[x].estimate(row, *means) for x, row in rows.items() if row is not None}
                     is_alike = rest and (held_out < min(rest)) == is_below  # as far from the others as the dose
-                    left_out += [(_over_doses(held_out, rest, pooled), change)] if is_alike else []
-            sizes = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
-            log_ratio = float(dose_weights(dose, np.array(list(measured))) @ sizes)
-            return replace(stack(_over_doses(dose, own, pooled), left_out, "transferred"), log_ratio=log_ratio)
+                    left_out += [(over_doses(held_out, rest, pooled), change)] if is_alike else []
+            log_ratios = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
+            log_ratio = float(dose_weights(dose, np.array(list(measured))) @ log_ratios)
+            return replace(stack(over_doses(dose, own, pooled), left_out, "transferred"), log_ratio=log_ratio)
         return None
 
     def _doses(self, part: int) -> list[float]:
@@ -295,13 +321,12 @@ class ResponsePredictor:
     def _from_parts(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict the response to an unmeasured combination from its parts, stacked by leaving combinations out."""
         table = self.comparisons
-        levels = [columns for columns in table.levels(context) if table.untreated(context, columns) is not None]
-        if not levels:
+        levels = (level for level in table.levels(context) if table.cells(context, level) is not None)
+        if (columns := next(levels, None)) is None:
             return None
-        columns = levels[0]
         singles = [change for _, change in self._singles(context, columns)]
 
-        def predict(whole: Treatment) -> tuple[Predictions, dict[str, Any]] | None:
+        def predict(whole: Treatment) -> tuple[Predictions, list[Prediction]] | None:
             parts = [{part: dose} for part, dose in whole.items()]
             predicted = [change for part in parts if (change := self.change(context, part)) is not None]
             if len(predicted) < len(parts):
@@ -309,23 +334,22 @@ class ResponsePredictor:
             own = [table.change(context, columns, part) for part in parts]
             changes = np.stack([x.change for x in predicted])
             measured = [shrunk if change is None else change for change, shrunk in zip(own, changes, strict=True)]
-            predictions = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
-            half_width = np.sqrt(np.mean([x.half_width**2 for x in predicted], axis=0))
-            no_source = np.any(np.broadcast_arrays(*(x.no_source for x in predicted)), axis=0)
-            ratio = sum(x.log_ratio for x in predicted)
-            return predictions, {"half_width": half_width, "log_ratio": ratio, "no_source": no_source}
+            return part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0)), predicted
 
         combined = predict(treatment)
         if combined is None:
             return None
+        predictions, parts = combined
         left_out: list[tuple[Predictions, np.ndarray]] = []
         for whole in (combination for combination in self.bulks.treatments() if len(combination) > 1):
             truth = table.change(context, columns, whole) if len(left_out) < MOST_LEFT_OUT else None
             predicted = None if truth is None else predict(whole)
             left_out += [] if predicted is None or truth is None else [(predicted[0], truth)]
-        stacked = stack(combined[0], left_out, "parts", shrinks=True)
-        known = combined[1] if np.isnan(stacked.half_width).any() else combined[1] | {"half_width": stacked.half_width}
-        return replace(stacked, **known)
+        stacked = stack(predictions, left_out, "parts", shrinks=True)
+        if np.isnan(stacked.half_width).any():
+            stacked = replace(stacked, half_width=np.sqrt(np.mean([x.half_width**2 for x in parts], axis=0)))
+        no_source = np.any(np.broadcast_arrays(*(x.no_source for x in parts)), axis=0)
+        return replace(stacked, log_ratio=sum(x.log_ratio for x in parts), no_source=no_source)
 
     def _from_features(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict the response to a perturbation from others at the same dose by features (stacked, leave-one-out)."""
@@ -354,11 +378,3 @@ class ResponsePredictor:
         singles = (treatment for treatment in self.bulks.treatments() if len(treatment) == 1)
         pairs = ((single, self.comparisons.change(context, columns, single)) for single in singles)
         return [(single, change) for single, change in pairs if change is not None]
-
-
-def _over_doses(dose: float, own: Mapping[float, Estimate], pooled: Mapping[float, np.ndarray]) -> Predictions:
-    """Predict the response to a dose from other doses, whose responses are shrunk towards their mean."""
-    changes, averages = np.stack([change for change, _ in own.values()]), np.stack([pooled[x] for x in own])
-    centre = changes.mean(0)
-    smooth = [centre + adaptive_shrinkage(change - centre, variance)[0] for change, variance in own.values()]
-    return dose_predictions(dose, np.array(list(own)), np.stack(smooth), averages)

@@ -139,7 +139,7 @@ def _control_cells(table: Comparisons, columns: np.ndarray, codes: tuple[int, ..
     """Count the control cells ``(groups,)`` of a context; None if there are too few."""
     context = np.full(table.bulks.cell_context.shape[1], Code.MISSING)
     context[columns] = codes
-    return table.untreated(context, columns)
+    return table.cells(context, columns)
 
 
 def _measured(
