@@ -312,7 +312,7 @@ def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDi
     asked = {"cell_type": ["c", "c"], "stim": ["IFN", "control"]}
     response, none = treated.get_mean_response(pd.DataFrame(asked)).to_numpy()
     one = treated.get_mean_response({name: values[0] for name, values in asked.items()}, interval=True)
-    assert one.columns.tolist() == ["gene", "change", "low", "high"]
+    assert one.columns.tolist() == ["gene", "change", "low", "high", "no_source"]
     np.testing.assert_array_equal(one["change"], response)
     assert (one["low"] <= one["change"]).all() and one["gene"].tolist() == treated.adata.var_names.tolist()
     assert np.abs(response).max() > 0.5 and np.abs(none).max() < 1e-6

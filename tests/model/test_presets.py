@@ -73,6 +73,7 @@ def test_a_readout_with_units_is_trained_for_fewer_steps() -> None:
     lengths = []
     for n_units in (8, 0):
         model = TokenDiffusion(cells(300), network=NetworkOptions(readout_units=n_units))
-        model.train(batch_size=270, max_steps=1, enable_progress_bar=False)
+        plan = {"drawn_share": 0}
+        model.train(batch_size=270, max_steps=1, enable_progress_bar=False, plan_kwargs=plan)
         lengths.append(model.trainer.max_epochs)
     assert lengths == [500, 1000]

@@ -18,7 +18,9 @@ model.generate({"cell_type": "a"}, 30, batch_size=10, n_steps=2)
 model.get_latent_representation(simulated_cells(40, seed=3))
 model.write_back(cells[:30].copy(), n_steps=2)
 """
-BAR = re.compile(r"(Training|Epoch \d+/\d+|Generating|Tokens|Writing back|Calibrating gene means):\s+\d+%.*")
+BAR = re.compile(
+    r"(Initialising|Training|Epoch \d+/\d+|Generating|Tokens|Writing back|Calibrating gene means|Summarising):\s+\d+%.*"
+)
 
 
 def test_both_streams_hold_progress_bars_alone(tmp_path: Path) -> None:

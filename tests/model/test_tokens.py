@@ -121,7 +121,7 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
 
     @torch.no_grad()
     def activation(logs: torch.Tensor) -> np.ndarray:
-        hidden = network.readout.hidden(network.tokens(logs.expm1(), library, library, condition)).numpy()
+        hidden = network.readout.hidden(network.tokens(logs.expm1(), library, library, condition)[0]).numpy()
         return np.einsum("ctr,tr->t", hidden - basis.mean, basis.directions) / len(hidden)
 
     for gene in ["LYZ", "CD3E", "NKG7"]:

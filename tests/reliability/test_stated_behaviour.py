@@ -39,8 +39,12 @@ def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:
     model.train(1, **QUIET)
     made = model.generate({"cell_type": "a"}, 7, n_steps=2, seed=0)
     assert model.get_latent_representation(made).shape[0] == 7 and not made.layers
-    with pytest.raises(ValueError, match=r"`adata.X` \(`layer=None`\) does not hold molecule counts"):
-        model.get_latent_representation(AnnData(cells.X, obs=cells.obs, var=cells.var))
+    logs = AnnData(cells.X, obs=cells.obs, var=cells.var)
+    with (
+        pytest.warns(UserWarning, match="counts are read from `adata.X`"),
+        pytest.raises(ValueError, match=r"`adata.X` \(`layer=None`\) does not hold molecule counts"),
+    ):
+        model.get_latent_representation(logs)
     cells.layers["other"] = cells.layers.pop("counts")
     with pytest.raises(KeyError, match="`layer='counts'` is not in `adata.layers`"):
         model.get_latent_representation(cells.copy())

@@ -110,15 +110,17 @@ def test_draws_take_turns_and_are_made_once() -> None:
         made.append(len(made))
         return {"X": batch["X"] + 100 * len(made)}
 
-    is_over = [False]
-    loader = DrawnFirstLoader([{"X": torch.tensor([0])}, {"X": torch.tensor([1])}], draw, lambda: is_over[0], n_draws=2)
+    is_drawing = [True]
+    loader = DrawnFirstLoader(
+        [{"X": torch.tensor([0])}, {"X": torch.tensor([1])}], draw, lambda: is_drawing[0], n_draws=2
+    )
     assert len(loader) == 2
     epochs = [sorted(int(batch["X"]) for batch in loader) for _ in range(4)]
     assert epochs[0] == [100, 201]
     assert epochs[1] == [300, 401]
     assert sorted(epochs[2:]) == sorted(epochs[:2])
     assert len(made) == 4
-    is_over[0] = True
+    is_drawing[0] = False
     assert [int(batch["X"]) for batch in loader] == [0, 1]
 
 

@@ -36,7 +36,7 @@ from ._pseudobulks import MIN_CELLS, Pseudobulks
 
 MOST_KEPT = 300  # maximum number of cached comparisons and responses
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)  # quadrature over a normal distribution
-Level = tuple[np.ndarray, np.ndarray, MeasuredContexts]
+ContextLevel = tuple[np.ndarray, np.ndarray, MeasuredContexts]
 """Columns of a back-off level, numbers of untreated cells ``(groups,)``, and contexts with the treatment."""
 
 
@@ -59,7 +59,7 @@ class Comparisons:
         n_cells = self.bulks.n_cells * (groups.have(treatment or {}) & groups.agree(context, columns))
         return n_cells if n_cells.sum() >= MIN_CELLS else None
 
-    def first_level(self, context: np.ndarray, treatment: Treatment) -> Level | None:
+    def first_level(self, context: np.ndarray, treatment: Treatment) -> ContextLevel | None:
         """Find the first back-off level with untreated cells of the context and with the treatment, and both."""
         for columns in self.levels(context):
             n_cells, measured = self.cells(context, columns), self.measured(columns, treatment)
@@ -262,7 +262,7 @@ class ResponsePredictor:
         own = self._own(context, treatment, level, row)
         return replace(own, source="transferred") if len(left_out) else own  # of coarser contexts
 
-    def _own(self, context: np.ndarray, treatment: Treatment, level: Level, row: int) -> Prediction:
+    def _own(self, context: np.ndarray, treatment: Treatment, level: ContextLevel, row: int) -> Prediction:
         """Shrink the response of a measured context towards the predictions of other contexts, doses or treatments."""
         columns, n_cells, measured = level
         others = measured.without(row)

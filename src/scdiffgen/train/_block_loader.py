@@ -161,16 +161,16 @@ Minibatch = dict[str, Tensor]
 
 
 class DrawnFirstLoader:
-    """Loader that replaces minibatches by drawn ones until ``is_over``; a few draws of every cell take turns."""
+    """Loader that replaces minibatches by drawn ones while ``is_drawing``; a few draws of every cell take turns."""
 
     def __init__(
         self,
         loader: Iterable[Minibatch],
         draw: Callable[[Minibatch], Minibatch],
-        is_over: Callable[[], bool],
+        is_drawing: Callable[[], bool],
         n_draws: int,
     ) -> None:
-        self.loader, self.draw, self.is_over = loader, draw, is_over
+        self.loader, self.draw, self.is_drawing = loader, draw, is_drawing
         self._epochs: deque[list[Minibatch]] = deque(maxlen=n_draws)
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class DrawnFirstLoader:
 
     def __iter__(self) -> Iterator[Minibatch]:
         """Yield drawn minibatches, and those of the loader in the end."""
-        if self.is_over():
+        if not self.is_drawing():
             self._epochs.clear()
             yield from self.loader
         elif len(self._epochs) < cast("int", self._epochs.maxlen):
@@ -210,7 +210,7 @@ class SparseDataSplitter(DataSplitter):
             return loader
         plan = self.trainer.lightning_module
         n_draws = math.ceil(N_DRAWN / len(self.train_idx))
-        return DrawnFirstLoader(loader, self.draw, lambda: not plan.learns_draws, n_draws)
+        return DrawnFirstLoader(loader, self.draw, plan.learns_draws, n_draws)
 
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Return held-out minibatches, or an empty list if no cell is held out."""

@@ -184,7 +184,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         loss = float(self.trainer.callback_metrics["validation_loss"])
         last_stage = self._stage + 1 == len(self._stage_ends)
         judges = self.module.denoiser.judged_by_validation and not math.isinf(self.config.max_validation_rise)
-        if not last_stage or self.trainer.sanity_checking or not judges or self.learns_draws:
+        if not last_stage or self.trainer.sanity_checking or not judges or self.learns_draws():
             return
         self._last_loss = loss
         if loss < self._best_loss:
@@ -192,7 +192,6 @@ class DiffusionTrainingPlan(pl.LightningModule):
         elif loss > self._best_loss * (1 + self._largest_rise()):
             self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # takes precedence
 
-    @property
     def learns_draws(self) -> bool:
         """Whether the epoch is one of the first, for which cells are drawn."""
         return self.current_epoch < round(self.config.drawn_share * (self.trainer.max_epochs or 0))
