@@ -33,18 +33,18 @@ class Batches(Callback):
 
 
 def test_the_first_half_of_the_epochs_trains_on_drawn_cells() -> None:
-    model, seen = small_model(simulated_cells(400)), Batches()
+    model, seen = small_model(simulated_cells(600)), Batches()
     model.train(max_epochs=6, batch_size=64, callbacks=[seen], **QUIET)
     measured = {tuple(row) for row in model.adata.X}
     known = [len(seen.rows(epoch) & measured) / len(seen.rows(epoch)) for epoch in range(6)]
     assert max(known[:3]) < 0.05
     assert known[3:] == [1.0] * 3
-    assert sum(map(len, seen.epochs[0])) == 360
+    assert sum(map(len, seen.epochs[0])) == 540
 
 
 @pytest.mark.parametrize(("share", "n_drawn"), [(0, 0), (0.25, 1), (0.75, 3)])
 def test_the_share_of_drawn_epochs_is_a_setting_of_the_plan(share: float, n_drawn: int) -> None:
-    model, seen = small_model(simulated_cells(250)), Batches()
+    model, seen = small_model(simulated_cells(600)), Batches()
     model.train(max_epochs=4, callbacks=[seen], plan_kwargs={"drawn_share": share}, **QUIET)
     measured = {tuple(row) for row in model.adata.X}
     assert [seen.rows(epoch) <= measured for epoch in range(4)] == [False] * n_drawn + [True] * (4 - n_drawn)
@@ -73,7 +73,7 @@ def test_a_default_training_of_few_cells_has_as_many_drawn_epochs_as_measured_on
 ) -> None:
     epochs = []
     for share in (0.0, 0.5):
-        model = small_model(simulated_cells(250))
+        model = small_model(simulated_cells(600))
         stop = _StopAtOnce()
         model.train(callbacks=[stop], plan_kwargs={"drawn_share": share}, **QUIET)
         epochs.append(stop.max_epochs)
@@ -92,7 +92,7 @@ class _StopAtOnce(Callback):
 
 def test_other_numbers_of_cells_trained_models_and_other_processes_learn_measured_cells_only() -> None:
     model = small_model()
-    assert [may_draw(model, n_train, None) for n_train in (199, 200, 2_500, 2_501)] == [False, True, True, False]
+    assert [may_draw(model, n_train, None) for n_train in (499, 500, 2_500, 2_501)] == [False, True, True, False]
     gaussian = TokenDiffusion(model.adata, **SMALL, process="gaussian")
     assert not may_draw(gaussian, 1_000, None)
     model.train(max_epochs=1, **QUIET)

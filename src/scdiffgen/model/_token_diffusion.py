@@ -289,7 +289,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         ----------
         max_epochs
             Number of epochs. The default makes about ``1.5 * n_train ** 0.8`` steps, at least 500; without hidden units
-            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000. A first training with 200 to 2,500 cells has
+            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000. A first training with 500 to 2,500 cells has
             twice as many, of which the first half uses cells that are drawn from a Gaussian copula of the training
             cells (``drawn_share`` of the plan).
         accelerator, devices

@@ -182,7 +182,7 @@ def settled_plan(
 
 def may_draw(model: BaseModelClass, n_train: int, streamed: StreamedData | None) -> bool:
     """Return whether cells are drawn anew in the first epochs: for few cells, and before the first training."""
-    least, most = 200, 2500  # with fewer, the copula is no better than the network
+    least, most = 500, 2500  # with fewer, the copula is no better than the network
     return least <= n_train <= most and streamed is None and not model.is_trained_ and model.module.code.has_copula
 
 

@@ -69,7 +69,7 @@ class TrainingPlanConfig:
         quarter of this share. For thinning, the share is divided by the depth in units of 500 molecules per cell, if
         cells have more.
     drawn_share
-        Share of the epochs, in [0, 1), at the beginning of a first training of thinning with few cells (200 to 2,500
+        Share of the epochs, in [0, 1), at the beginning of a first training of thinning with few cells (500 to 2,500
         of one modality), in which the counts of all cells are drawn from a Gaussian copula that is fitted to them. The
         validation loss of these epochs does not stop training. 0 trains on measured counts only.
     """
