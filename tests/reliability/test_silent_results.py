@@ -64,7 +64,7 @@ def test_cells_that_are_treated_already_are_counted() -> None:
     with pytest.warns(UserWarning, match=message):
         predicted = predict(model, {"drug": "X", "dose": 1.0})
     np.testing.assert_array_equal(predicted.X[treated].toarray(), model.adata.X[treated])
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=UserWarning):
         predict(model, {"drug": "X", "dose": 1.0}, indices=control)
         predict(model, {"drug": "DMSO", "dose": 0.0})
         predict(model, {"cell_type": "a"})
@@ -89,7 +89,7 @@ def test_counts_that_are_read_from_another_place_than_registered_are_named() -> 
     new = simulated_cells(20, seed=1)
     with pytest.warns(UserWarning, match=r"counts are read from `adata.X` instead of `layer='counts'`"):
         model.get_token_activation(new, silent=True)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=UserWarning):
         model.get_token_activation(model.generate(n_cells=3, n_steps=2), silent=True)
 
 
@@ -125,7 +125,7 @@ def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -
     copied = train[:20, ::-1].copy()  # genes are aligned by name
     with pytest.warns(UserWarning, match="20 of 20 real cells are also training cells"):
         evaluate(copied, generated, train, **options)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=UserWarning):
         evaluate(real, generated, train, **options)
     model = trained_model(train.copy())
     with pytest.warns(UserWarning, match=r"of 60 real cells are also training cells.*Pass held-out"):
