@@ -164,6 +164,12 @@ class FactorModel:
         shared, noise = factors @ self.loadings, self.noise
         return shared + noise * draw_truncated((ends[0] - shared) / noise, (ends[1] - shared) / noise, rng)
 
+    def draw_counts(self, frame: Frame, library: Floats, rng: np.random.Generator) -> sparse.csr_matrix:
+        """Draw counts ``(cells, genes)`` of new cells in their frame, at library sizes ``(cells,)``."""
+        shared = rng.standard_normal((len(library), len(self.loadings))) @ self.loadings
+        scores = frame.means + frame.deviations * (shared + self.noise * rng.standard_normal(shared.shape))
+        return self.reference.to_counts(scores, library)
+
     def expect_scores(self, ends: tuple[Floats, Floats], n_rounds: int = 8) -> Floats:
         """Estimate expected standardised scores ``(cells, genes)`` within their bounds by mean-field inference."""
         (weights, _), noise = self.posterior(), self.noise
@@ -193,12 +199,8 @@ class GaussianCopula(FactorModel):
 
     def draw(self, groups: Groups, library: Floats, rng: np.random.Generator) -> sparse.csr_matrix:
         """Draw counts of cells with given groups ``(cells,)`` and library sizes ``(cells,)``."""
-        drawn = []
-        for cells in chunks(len(groups), len(self.noise)):
-            frame = self.groups.take(groups[cells])
-            shared = rng.standard_normal((len(frame.means), len(self.loadings))) @ self.loadings
-            scores = frame.means + frame.deviations * (shared + self.noise * rng.standard_normal(shared.shape))
-            drawn.append(self.reference.to_counts(scores, library[cells]))
+        parts = chunks(len(groups), len(self.noise))
+        drawn = [self.draw_counts(self.groups.take(groups[cells]), library[cells], rng) for cells in parts]
         return sparse.vstack(drawn, format="csr")
 
 

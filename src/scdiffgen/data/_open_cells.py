@@ -40,8 +40,8 @@ def open_cells(
 
     Returns
     -------
-    The cells, to register by :meth:`scdiffgen.model.TokenDiffusion.setup_anndata`. For several files, ``.obs["file"]``
-    names the file of each cell; if cell names are not unique, the name of the file is appended to all of them.
+    The cells, to register by :func:`scdiffgen.model.setup_anndata`. For several files, ``.obs["file"]`` names the file
+    of each cell; if cell names are not unique, the name of the file is appended to all of them.
 
     Raises
     ------

@@ -26,6 +26,7 @@ from scdiffgen.train import (
     SparseDataSplitter,
     StagedDataSplitter,
     TrainingPlanConfig,
+    drawn_epochs,
     logged_history,
     stage_ends,
 )
@@ -151,7 +152,7 @@ def settled_stopping(
             "`early_stopping=True` needs validation cells, and there are none: pass `train_size=0.9`, or a "
             "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
         )
-    first = max([0, *stage_ends(model.module.stages(), max_epochs)][-2], round(drawn_share * max_epochs))
+    first = max([0, *stage_ends(model.module.stages(), max_epochs)][-2], drawn_epochs(drawn_share, max_epochs))
     warmup = max(given.get("early_stopping_warmup_epochs", 0), first // check_val_every_n_epoch)
     return {"early_stopping": True, "early_stopping_monitor": monitor, "early_stopping_warmup_epochs": warmup}
 

@@ -225,7 +225,8 @@ class DiffusionModule(BaseModuleClass):
         counts, conditions = self.unpack(batch)
         assert isinstance(counts, Tensor)
         library = self.library(counts).cpu().numpy().astype(np.float64)
-        drawn = copula.draw_cells(conditions.numpy(), library, copula.rng(None))
+        rng = copula.rng(None)
+        drawn = copula.model().draw_counts(copula.frame(conditions.numpy(), rng), library, rng)
         return {**batch, self.count_keys[0]: torch.from_numpy(drawn.toarray()).to_sparse_csr()}
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:

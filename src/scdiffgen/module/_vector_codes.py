@@ -165,15 +165,6 @@ class ScoreCode(CellCode[FactorDenoiser]):
             drawn[max(sweep - n_burn_in, 0)] = scores
         return drawn.swapaxes(0, 1)
 
-    def draw_cells(
-        self, conditions: Conditions[np.ndarray], library: NDArray[np.float64], rng: np.random.Generator
-    ) -> sparse.csr_matrix:
-        """Draw counts ``(cells, genes)`` from the Gaussian copula of groups and factors, at given library sizes."""
-        frame, model = self.frame(conditions, rng), self.model()
-        shared = rng.standard_normal((len(library), len(model.loadings))) @ model.loadings
-        scores = frame.means + frame.deviations * (shared + model.noise * rng.standard_normal(shared.shape))
-        return model.reference.to_counts(scores, library)
-
     # Training in one stage, on scores that are drawn before it.
 
     def stages(self) -> tuple[float, ...]:

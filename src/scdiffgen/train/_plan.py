@@ -194,7 +194,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def learns_draws(self) -> bool:
         """Whether the epoch is one of the first, for which cells are drawn."""
-        return self.current_epoch < round(self.config.drawn_share * (self.trainer.max_epochs or 0))
+        return self.current_epoch < drawn_epochs(self.config.drawn_share, self.trainer.max_epochs or 0)
 
     def _largest_rise(self) -> float:
         return self.module.denoiser.largest_rise(self.config.max_validation_rise)
@@ -273,6 +273,11 @@ def rate_factor(step: int, starts: Sequence[int], lengths: Sequence[int], n_warm
     n_warmup = max(min(n_warmup_steps, lengths[stage] // 10), 1)
     done = step - starts[stage]
     return min((done + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(done / lengths[stage], 1)))
+
+
+def drawn_epochs(share: float, n_epochs: int) -> int:
+    """Return the number of first epochs for which cells are drawn."""
+    return round(share * n_epochs)
 
 
 def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:
