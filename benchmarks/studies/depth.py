@@ -1,6 +1,7 @@
 """Which process draws cells best, by molecules per gene? Real cells as they are, thinned, and summed within labels.
 
-``python -m benchmarks.studies.depth --seeds 0 1 --threads 1``, then with ``--figure`` for the picture
+``python -m benchmarks.studies.depth --seeds 0 1 --threads 1``, then with ``--figure`` for the picture, which also has
+the cells as measured of the generation tables
 
 Every data set is split twice, so that the cells that other benchmarks report are never used: methods are trained on a
 part of the training cells and compared with the rest of them. Sums of ten cells of a label are as deep as plate-based
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import anndata
@@ -21,13 +22,14 @@ import pandas as pd
 from anndata import AnnData
 from scipy import sparse
 
-from benchmarks._data import FOLDER, LABEL, Split, load_kang, load_paul15, load_pbmc3k, load_pbmc68k, split
+from benchmarks._data import FOLDER, LABEL, Split, load_kang, load_paul15, load_pbmc3k, load_pbmc68k, load_split, split
+from benchmarks._generation_table import OURS
 from benchmarks._models import Labels, fit_scdiffgen, linear_methods
 from benchmarks._record import start
 from scdiffgen.metrics import ExpressionSpace, classifier_auc
 
 RESULTS = Path(__file__).parents[1] / "results" / "study-depth.jsonl"
-FIGURE = Path(__file__).parents[2] / "docs" / "_static" / "benchmarks" / "depth.png"
+FIGURE = Path(__file__).parents[1] / "pages" / "figures" / "depth.png"
 METHODS = ("thinning", "gaussian", "linear copula", "other real cells", "thinning, measured cells")
 N_GENES, MOST_CELLS, LEAST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 200, 10, 8
 
@@ -128,19 +130,37 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     return medians.unstack("method").sort_index(level="molecules_per_gene").round(3)
 
 
+def tables() -> Iterator[dict[str, object]]:
+    """Read the scores of the generation tables, as rows of this study."""
+    names = {OURS: "thinning", "scdiffgen, gaussian, 32 steps": "gaussian", "other real cells": "other real cells"}
+    names |= {"linear Gaussian copula, no network": "linear copula", "scVI, Gaussian mixture of the label": "scVI"}
+    for path in sorted(RESULTS.parent.glob("generation-*.json")):
+        result = json.loads(path.read_text())
+        train = load_split(name := result["data"]["name"], 0).train
+        depth = {"molecules_per_gene": float(train.X.sum() / np.prod(train.shape)), "data": name, "form": "table"}
+        for row in (row for row in result["rows"] if row["method"] in names):
+            scores = {"components": row["scores"]["auc_forest_pcs"], "genes": row["scores"]["auc_forest_genes"]}
+            yield depth | scores | {"method": names[row["method"]], "seed": row["seed"]}
+
+
 def figure(rows: pd.DataFrame) -> None:
-    """Draw the AUC of each method over molecules per gene."""
+    """Draw the AUC of each method over molecules per gene, with a straight line through the points of each."""
     drawn, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    colours = {"scVI": "tab:purple", "linear copula": "tab:green", "gaussian": "tab:orange", "thinning": "tab:blue"}
+    colours |= {"other real cells": "0.6"}
     for axis, space in zip(axes, ("components", "genes"), strict=True):
-        for method, colour in zip(METHODS[:4], ("tab:blue", "tab:orange", "tab:green", "0.6"), strict=True):
+        for method, colour in colours.items():
             own = rows[rows["method"] == method].groupby(["data", "form"])[["molecules_per_gene", space]].median()
-            own = own.sort_values("molecules_per_gene")
-            smooth = own[space].rolling(7, center=True, min_periods=3).mean()
-            axis.plot(own["molecules_per_gene"], own[space], ".", color=colour, alpha=0.5)
-            axis.plot(own["molecules_per_gene"], smooth, color=colour, label=method)
+            axis.plot(own["molecules_per_gene"], own[space], "o", color=colour, markersize=4, label=method)
+            ends = np.log(own["molecules_per_gene"].agg(["min", "max"]))
+            line = np.polynomial.Polynomial.fit(np.log(own["molecules_per_gene"]), own[space], 1)
+            axis.plot(np.exp(ends), line(ends), color=colour, linewidth=1)
         axis.set(xscale="log", xlabel="molecules per gene and cell", title=f"random forest on {space}")
-    axes[0].set_ylabel("AUC against held-out cells (0.5 is best)")
-    axes[1].legend(frameon=False)
+        axis.set_xticks((ticks := (0.2, 0.5, 1, 2, 5)), [f"{tick:g}" for tick in ticks], minor=False)
+        axis.minorticks_off()
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("AUC (0.5 is best)")
+    drawn.legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="outside right center")
     drawn.savefig(FIGURE, dpi=110)
 
 
@@ -157,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start(options.threads)
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     if options.figure:
-        figure(pd.DataFrame(rows))
+        figure(pd.DataFrame([*rows, *tables()]))
         return
     known = {(row["data"], row["form"], row["method"], row["seed"]) for row in rows}
     for seed in options.seeds:
