@@ -192,7 +192,7 @@ def test_intervals_of_few_treated_cells_are_valid_for_sparse_and_dense_genes(n_t
             return estimator.predict("drug"), estimator.predictor.comparisons.measured(np.array([0]), {0: 1.0})
 
         found, raw = measured(1.0)
-        beyond.append(np.abs(raw.change[0]) > 1.28 * np.sqrt(raw.variance[0] * raw.inflation[0]))
+        beyond.append(np.abs(raw.change[0]) > 1.28 * np.sqrt(raw.variance[0] * raw.comparisons[0].inflation))
         excluded.append(np.abs(found.change) > found.half_width)
         (found, _), (_, again) = measured(3.0), measured(3.0)
         covered.append(np.abs(again.change[0] - found.change) <= found.half_width)
