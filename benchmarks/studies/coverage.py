@@ -46,7 +46,8 @@ def fold_scores(fold: Fold) -> pd.DataFrame:
         found = known.predict(asked, target.context)
         context = np.array([[*whole.contexts].index(target.context), Code.MISSING])
         treatment = {[*whole.names].index(part): 1.0 for part in target.response.split("+")}
-        truth = whole.predictor.comparisons.change(context, np.array([0]), treatment)
+        table = whole.predictor.comparisons
+        truth = table.change(next(table.untreated(context)), treatment)
         is_covered = np.abs(found.change - truth) <= found.half_width
         tops = (np.argsort(-np.abs(change))[:N_TOP] for change in (found.change, truth))
         ours, true = (is_covered[genes].mean() for genes in tops)

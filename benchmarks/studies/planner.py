@@ -57,7 +57,7 @@ class Replay(NamedTuple):
             for row in range(0 if measured is None else len(measured.change)):
                 codes.append((measured.contexts[row, 0], code))
                 truth.append(measured.change[row])
-                n_cells.append(estimator.predictor.bulks.n_cells[measured.arms[row][0] > 0].sum())
+                n_cells.append(estimator.predictor.bulks.n_cells[measured.comparisons[row].arms[0] > 0].sum())
                 profiles.append(measured.before[row] if vectors is None else vectors[estimator.names[code]])
         return cls(estimator, np.array(codes), np.stack(profiles), np.array(n_cells), np.stack(truth))
 
@@ -103,19 +103,18 @@ class Replay(NamedTuple):
 
     def across_contexts(self, predictor: ResponsePredictor, pairs: Sequence[int]) -> NDArray[np.float64]:
         """Changes of contexts, as `MeasuredContexts.predict` predicts them, with one fit of the weights for all."""
-        table, column = predictor.comparisons, np.array([0])
-        known = table.measured(column, {int(self.codes[0, 1]): 1.0})
+        table = predictor.comparisons
+        known = table.measured(np.array([0]), {int(self.codes[0, 1]): 1.0})
         if known is None:
             return np.zeros((len(pairs), self.truth.shape[1]))
-        controls = [table.untreated(np.array([context, Code.MISSING]), column) for context in self.codes[pairs, 0]]
-        targets = [table.means(n_cells) for n_cells in controls]
+        targets = [next(table.untreated(np.array([context, Code.MISSING]))) for context in self.codes[pairs, 0]]
         if len(known.change) < FEW:
-            return np.array([known.predict(*target).change for target in targets])
+            return np.array([known.predict(target).change for target in targets])
         left_out = [
-            (known.without(row)._predictions(known.before[row], state.state, plain=False), known.change[row])
-            for row, (_, state) in enumerate(known.states)
+            (known.without(row)._predictions(own.before, own.untreated.state, plain=False), own.change)
+            for row, own in enumerate(known.comparisons)
         ]
-        predictions = [known._predictions(*target, plain=False) for target in targets]
+        predictions = [known._predictions(target.log_mean, target.state, plain=False) for target in targets]
         return np.array([stack(own, left_out, "transferred").change for own in predictions])
 
     def areas(self, order: Order) -> tuple[float, float]:

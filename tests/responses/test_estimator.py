@@ -152,7 +152,7 @@ def test_no_response_is_made_of_chance() -> None:
     rng = np.random.default_rng(3)
     screen = Screen({"x": np.ones(N_GENES)}, base(rng, "abcdt"))
     counts, obs = screen.cells(rng, [(name, -1, arm, 30) for name, arm in measured_in("abcd", "t")])
-    estimator = ResponseEstimator.fit(counts, obs["type"], None, obs["drug"])
+    estimator = ResponseEstimator.fit(counts, obs["type"], None, obs["drug"].replace("control", "+"), control="+")
     raw = log_mean(counts[(obs["drug"] == "x").to_numpy()]) - log_mean(counts[(obs["drug"] == "control").to_numpy()])
     assert (estimator.predict("x", "t").change ** 2).sum() < 0.5 * (raw**2).sum()
 
@@ -192,7 +192,7 @@ def test_intervals_of_few_treated_cells_are_valid_for_sparse_and_dense_genes(n_t
             return estimator.predict("drug"), estimator.predictor.comparisons.measured(np.array([0]), {0: 1.0})
 
         found, raw = measured(1.0)
-        beyond.append(np.abs(raw.change[0]) > 1.28 * np.sqrt(raw.variance[0] * raw.inflation[0]))
+        beyond.append(np.abs(raw.change[0]) > 1.28 * np.sqrt(raw.variance[0] * raw.comparisons[0].inflation))
         excluded.append(np.abs(found.change) > found.half_width)
         (found, _), (_, again) = measured(3.0), measured(3.0)
         covered.append(np.abs(again.change[0] - found.change) <= found.half_width)
@@ -278,7 +278,7 @@ def test_a_combination_is_the_sum_of_its_parts_unless_it_was_measured() -> None:
     found = parts.predict("x+y", "a")
     singles = [parts.predict(name, "a").change for name in ("x", "y")]
     assert found.source == "parts"
-    np.testing.assert_allclose(found.change, parts.predict("y+x", "a").change)
+    np.testing.assert_allclose(found.change, parts.predict("y + x", "a").change)
     for gene, expected in ((slice(0, 5), singles[0]), (slice(10, 15), singles[1]), (slice(5, 10), sum(singles))):
         assert found.change[gene].mean() == pytest.approx(expected[gene].mean(), abs=0.2)
     whole = fitted(screen, [("a", arm) for arm in ("control", "x", "y", "x+y")], n_cells=500).predict("x+y", "a")

@@ -119,13 +119,13 @@ def test_doses_are_interpolated_on_a_logarithmic_scale(dose: float) -> None:
     """Linear in log(1 + dose / smallest dose), from no change at dose 0, constant beyond the largest."""
     rng = np.random.default_rng(7)
     doses, own, pooled = np.array([1.0, 0.1, 10.0]), *rng.normal(size=(2, 3, N_GENES))
-    made = dose_predictions(dose, doses, own, pooled)
+    exact = {x: (change, np.zeros(N_GENES)) for x, change in zip(doses, own, strict=True)}
+    made = dose_predictions(dose, exact, dict(zip(doses, pooled, strict=True)))
     if dose >= 0.1:  # below the lowest dose, the mean would be too large
         np.testing.assert_allclose(made.pop("mean of doses"), pooled.mean(0))
-    order = np.argsort(doses)
-    scale = np.append(0, np.log1p(doses[order] / 0.1))
+    scale = np.append(0, np.log1p(np.sort(doses) / 0.1))
     for found, changes in zip(made.values(), (own, pooled), strict=True):
-        rows = np.vstack([np.zeros(N_GENES), changes[order]])
+        rows = np.vstack([np.zeros(N_GENES), changes[np.argsort(doses)]])
         expected = [np.interp(np.log1p(dose / 0.1), scale, gene) for gene in rows.T]
         np.testing.assert_allclose(found, expected, atol=1e-9)
 

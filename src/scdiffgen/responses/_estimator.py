@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from scipy import sparse
 
 from scdiffgen._arguments import check_names
 from scdiffgen._codes import Code, GroupTable, Treatment
+from scdiffgen._perturbation_syntax import PerturbationSyntax
 
 from ._predictors import Prediction
 from ._pseudobulks import PseudobulkSums
@@ -91,27 +93,27 @@ class ResponseEstimator:
         for name, values in given.items():
             if values is not None and np.shape(values) != (n_cells := cells.shape[:1]):
                 raise ValueError(f"`{name}` has shape {np.shape(values)}: pass a value for each cell, {n_cells}.")
-        nothing = np.zeros(cells.shape[0])
-        labels = np.full(len(nothing), control) if treatment is None else np.asarray(treatment).astype(str)
+        labels = np.full(cells.shape[0], control) if treatment is None else np.asarray(treatment).astype(str)
         if control not in labels:
             raise ValueError(f"`treatment` has no cell {control!r}: pass the label of untreated cells as `control`.")
-        parts = [[] if label == control else label.split("+") for label in labels]
-        names = sorted({*(features or {}), *(name for cell in parts for name in cell)})
-        interventions = np.full((len(parts), max(1, *map(len, parts))), int(Code.ABSENT))
-        code_of = {name: code for code, name in enumerate(names)}
-        for row, cell in enumerate(parts):
-            interventions[row, : len(cell)] = [code_of[name] for name in cell]
-        doses = np.where(interventions >= 0, 1.0 if dose is None else np.asarray(dose, dtype=float)[:, None], 0.0)
-        coded = [np.unique(nothing if x is None else np.asarray(x), return_inverse=True) for x in (context, batch)]
-        cell_context = np.column_stack([codes for _, codes in coded])
-        sums = PseudobulkSums(GroupTable.of(cell_context, interventions, doses), [1], cells.shape[1])
+        distinct, label_of = np.unique(labels, return_inverse=True)
+        syntax = PerturbationSyntax((control.strip(),))
+        parts = [[name for name in syntax.parts(label) if name not in syntax.control] for label in distinct]
+        names = sorted({*(features or {}), *chain.from_iterable(parts)})
+        slots = [[names.index(name) for name in label] or [Code.ABSENT] for label in parts]
+        interventions = np.array([*zip_longest(*slots, fillvalue=Code.ABSENT)]).T[label_of]
+        doses = np.ones(len(labels)) if dose is None else np.asarray(dose, dtype=float)
+        same = np.zeros(len(labels))
+        contexts, context_of = np.unique(same if context is None else np.asarray(context), return_inverse=True)
+        _, batch_of = np.unique(same if batch is None else np.asarray(batch), return_inverse=True)
+        groups = GroupTable.of(np.column_stack([context_of, batch_of]), interventions, doses[:, None])
+        sums = PseudobulkSums(groups, [1], cells.shape[1])
         if not sums.fits:
             raise ValueError("`counts` has no group of 20 cells that share their labels: pass more cells.")
         sums.add(cells)
         vectors = None if features is None else np.stack([np.asarray(features[name], dtype=float) for name in names])
-        return cls(
-            ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"], [0]), names, coded[0][0].tolist()
-        )
+        predictor = ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"], [0])
+        return cls(predictor, names, contexts.tolist())
 
     def predict(self, treatment: str, context: object = None, dose: float = 1.0) -> Prediction | None:
         """Predict the change of mean log expression in a context; ``None`` if no data predict it.
@@ -178,7 +180,7 @@ class ResponseEstimator:
 
     def _codes(self, treatment: str, context: object, dose: float) -> Asked:
         """Encode a context and a treatment; raise if a label was not fitted."""
-        parts = treatment.split("+")
+        parts = PerturbationSyntax().parts(treatment)
         if unknown := [part for part in parts if part not in self.names]:
             raise ValueError(f"`treatment` has {unknown[0]!r}: choose from {list(self.names)}.")
         chosen = self.contexts[0] if context is None and len(self.contexts) == 1 else context

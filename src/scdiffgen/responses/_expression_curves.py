@@ -24,12 +24,12 @@ def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
     """Compute mean log expression after each step ``(steps, genes)``, at the library sizes before it."""
     cells, row, library = _with_libraries(counts)
     value_scale = TARGET_SUM / library[row]
-    curves = [_mean(cells, row, _after_thinning(cells.data, kept, value_scale)) for kept in KEPT]
-    curves.append(_mean(cells, row, np.log1p(cells.data * value_scale)))
+    curves = [_mean(cells, _after_thinning(cells.data, kept, value_scale)) for kept in KEPT]
+    curves.append(_mean(cells, np.log1p(cells.data * value_scale)))
     for gained in GAINED:
         zero = _after_gain(np.zeros_like(library), library * gained, TARGET_SUM / library)
         rest = _after_gain(cells.data, library[row] * gained, value_scale) - zero[row]
-        curves.append(zero.mean() + _mean(cells, row, rest))
+        curves.append(zero.mean() + _mean(cells, rest))
     return np.stack(curves)
 
 
@@ -39,12 +39,18 @@ def depth_effect(counts: sparse.csr_matrix, log_kept: float) -> np.ndarray:
         return np.zeros(counts.shape[1])
     cells, row, library = _with_libraries(counts)
     scale, kept = TARGET_SUM / library[row], np.exp(log_kept)
-    return _mean(cells, row, _after_thinning(cells.data, kept, scale / kept) - np.log1p(cells.data * scale))
+    return _mean(cells, _after_thinning(cells.data, kept, scale / kept) - np.log1p(cells.data * scale))
 
 
 def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray) -> np.ndarray:
     """Find the shares ``(genes,)`` after a change of mean log expression at equal sequencing depth."""
-    return shares_at(share, _invert(curves, curves[len(KEPT)] + change)) if change.any() else share
+    if not change.any():
+        return share
+    wanted, rising = curves[len(KEPT)] + change, np.maximum.accumulate(curves, axis=0)
+    above = (rising < wanted).sum(0).clip(1, len(STEPS) - 1)
+    low, high = (np.take_along_axis(rising, at[None], axis=0)[0] for at in (above - 1, above))
+    reached = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low).clip(0, 1)
+    return shares_at(share, STEPS[above - 1] + reached * (STEPS[above] - STEPS[above - 1]))
 
 
 def depth_factor(log_ratio: float) -> float:
@@ -121,15 +127,6 @@ def _at_steps(curves: np.ndarray, steps: np.ndarray) -> np.ndarray:
     return low + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
 
 
-def _invert(curves: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Find the steps ``(genes,)`` at which curves ``(steps, genes)`` reach the wanted mean log expression."""
-    rising = np.maximum.accumulate(curves, axis=0)
-    above = (rising < wanted).sum(0).clip(1, len(STEPS) - 1)
-    low, high = (np.take_along_axis(rising, at[None], axis=0)[0] for at in (above - 1, above))
-    share = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low)
-    return STEPS[above - 1] + share.clip(0, 1) * (STEPS[above] - STEPS[above - 1])
-
-
 def _with_libraries(counts: sparse.csr_matrix) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
     """Return counts in double precision, the row of each nonzero count, and library sizes ``(cells,)``."""
     cells = sparse.csr_matrix(counts, dtype=np.float64)
@@ -137,7 +134,7 @@ def _with_libraries(counts: sparse.csr_matrix) -> tuple[sparse.csr_matrix, np.nd
     return cells, rows, np.maximum(library_sizes(cells), 1)
 
 
-def _mean(cells: sparse.csr_matrix, row: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _mean(cells: sparse.csr_matrix, values: np.ndarray) -> np.ndarray:
     """Average values of nonzero counts over cells, by gene ``(genes,)``."""
     return np.bincount(cells.indices, values, cells.shape[1]) / max(cells.shape[0], 1)
 

@@ -26,12 +26,10 @@ COVERAGE = 0.8  # nominal coverage of intervals
 N_ALIKE = 500  # number of genes of similar variance that share a prior of shrinkage
 N_LARGEST = 30  # number of genes of a response that change most, whose intervals are calibrated by themselves
 NO_CHANGE, OWN = "no change", "own cells"
+CONFOUNDED = "treatment and batch are confounded, as no batch has both treated and untreated cells"
 
 Predictions = Mapping[str, np.ndarray]
 """Changes of mean log expression ``(genes,)`` by the name of the predictor."""
-
-Estimate = tuple[np.ndarray, np.ndarray]
-"""A change of mean log expression and its sampling variance, both ``(genes,)``."""
 
 Source = Literal["own", "transferred", "parts", "features", "network"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -69,20 +67,19 @@ class StateMoments(NamedTuple):
 def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
     """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``."""
     # Nadaraya-Watson kernel regression, gene by gene: weights are higher for contexts with a similar level of the gene
-    # and, except for the mean response, a correlated profile.
-    levels, level = _levels(before), _levels(target)
-    comparable = np.exp(-np.abs(levels - level))
+    # and, except for the mean response, a correlated profile. Gains are transferred as differences of fourth roots of
+    # expression, and losses as ratios.
+    comparable = np.exp(-np.abs(_levels(before) - _levels(target)))
     kernel = similarity_weights(before, target)[:, None] * comparable
-    kernels = {"mean response": comparable + 1e-12, "similar contexts": kernel + 1e-12}
-    return {name: _transfer(before, changes, target, weights / weights.sum(0)) for name, weights in kernels.items()}
-
-
-def _transfer(before: np.ndarray, changes: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Transfer gains as differences of fourth roots of expression, and losses as ratios, by weights."""
-    increase = (weights * (_roots(before + changes) - _roots(before))).sum(0)
-    gains = np.log1p((_roots(target) + increase).clip(min=0) ** 4) - target
-    level, change = (weights * before).sum(0), (weights * changes).sum(0)
-    return np.where(change < 0, _losses(before, change, target, change / np.maximum(level, TINY)), gains)
+    predictions = {}
+    for name, weights in {"mean response": comparable + 1e-12, "similar contexts": kernel + 1e-12}.items():
+        weights = weights / weights.sum(0)
+        increase = (weights * (_roots(before + changes) - _roots(before))).sum(0)
+        gains = np.log1p((_roots(target) + increase).clip(min=0) ** 4) - target
+        level, change = (weights * before).sum(0), (weights * changes).sum(0)
+        losses = _losses(before, change, target, change / np.maximum(level, TINY))
+        predictions[name] = np.where(change < 0, losses, gains)
+    return predictions
 
 
 def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: np.ndarray) -> np.ndarray:
@@ -110,11 +107,16 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
-    """Average pooled responses ``(doses, genes)``, and interpolate own and pooled responses; a mean is no low dose."""
-    weights = dose_weights(dose, doses)
-    interpolated = {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
-    return interpolated if dose < doses.min() else {"mean of doses": pooled.mean(0), **interpolated}
+def dose_predictions(
+    dose: float, own: Mapping[float, tuple[np.ndarray, np.ndarray]], pooled: Mapping[float, np.ndarray]
+) -> Predictions:
+    """Predict the response to a dose by own responses to others, with variances, and those pooled over contexts."""
+    # Own responses are shrunk towards their mean. No mean is predicted for doses below the lowest.
+    changes, averages = np.stack([change for change, _ in own.values()]), np.stack([pooled[x] for x in own])
+    centre, weights = changes.mean(0), dose_weights(dose, np.array(list(own)))
+    smooth = [centre + adaptive_shrinkage(change - centre, variance)[0] for change, variance in own.values()]
+    interpolated = {"between doses": weights @ np.stack(smooth), "between doses, all contexts": weights @ averages}
+    return interpolated if dose < min(own) else {"mean of doses": averages.mean(0), **interpolated}
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:
@@ -144,11 +146,6 @@ def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.nd
         "mean of perturbations": changes.mean(0),
         "ridge on features": RidgeCV(lengths * PENALTIES).fit(features, changes).predict(target[None])[0],
     }
-
-
-def no_source(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Mark genes ``(genes,)`` at more than ten times their highest level in any treated or untreated source."""
-    return _levels(target) - np.maximum(_levels(before), _levels((before + changes).clip(min=0))).max(0) > np.log(10)
 
 
 def _levels(log_mean: np.ndarray) -> np.ndarray:
@@ -339,62 +336,83 @@ def spread(n: int) -> np.ndarray:
     return np.arange(n)[:: max(1, -(-n // MOST_LEFT_OUT))]
 
 
-def over_doses(dose: float, own: Mapping[float, Estimate], pooled: Mapping[float, np.ndarray]) -> Predictions:
-    """Predict the response to a dose from other doses, whose responses are shrunk towards their mean."""
-    changes, averages = np.stack([change for change, _ in own.values()]), np.stack([pooled[x] for x in own])
-    centre = changes.mean(0)
-    smooth = [centre + adaptive_shrinkage(change - centre, variance)[0] for change, variance in own.values()]
-    return dose_predictions(dose, np.array(list(own)), np.stack(smooth), averages)
+class ContextComparison(NamedTuple):
+    """Comparison of the treated and the untreated cells of a context."""
+
+    codes: np.ndarray  # (columns,): of the context
+    arms: Sequence[np.ndarray]  # numbers of treated and of untreated cells (groups,)
+    before: np.ndarray  # (genes,): mean log expression of untreated cells
+    change: np.ndarray  # (genes,): change of mean log expression at equal sequencing depth
+    variance: np.ndarray  # (genes,): sampling variance of the change if both arms have the pooled variance
+    inflation: np.ndarray  # (genes,): factor, at least 1, if the variances of the arms differ
+    log_ratio: float  # log ratio of library sizes, treated to untreated
+    is_noise: bool  # whether no gene changes significantly
+    treated: StateMoments
+    untreated: StateMoments
+
+    def shrunk(self, priors: Sequence[Prediction], *cautions: str, is_noise: bool) -> Prediction:
+        """Shrink the measured change towards the mean of predictions, or 0."""
+        shrunk = shrink_towards(self.change, self.variance, self.inflation, priors)
+        return replace(shrunk, log_ratio=float(self.log_ratio), is_noise=is_noise, cautions=cautions)
 
 
-class MeasuredContexts(NamedTuple):
+class Untreated(NamedTuple):
+    """Untreated cells of a context at a back-off level."""
+
+    columns: np.ndarray  # columns of contexts that the level keeps
+    codes: np.ndarray  # (columns,): their codes
+    n_cells: np.ndarray  # (groups,)
+    log_mean: np.ndarray  # (genes,): mean log expression
+    state: np.ndarray  # (states,): mean cell state
+
+
+class MeasuredContexts:
     """Contexts in which a treatment was measured."""
 
-    contexts: np.ndarray  # (contexts, columns): codes
-    before: np.ndarray  # (contexts, genes): mean log expression of untreated cells
-    change: np.ndarray  # (contexts, genes): change of mean log expression at equal sequencing depth
-    variance: np.ndarray  # (contexts, genes): sampling variance of the change if both arms have the pooled variance
-    inflation: np.ndarray  # (contexts, genes): factor, at least 1, if the variances of the arms differ
-    log_ratio: np.ndarray  # (contexts,): log ratio of library sizes, treated to untreated
-    n_changed: np.ndarray  # (contexts,): number of genes that change significantly
-    states: Sequence[tuple[StateMoments, StateMoments]]  # moments of treated and of untreated cells
-    arms: Sequence[Sequence[np.ndarray]]  # numbers of treated and of untreated cells (groups,)
-    confounded: bool  # whether no batch has both treated and untreated cells
+    def __init__(self, comparisons: Sequence[ContextComparison], *, confounded: bool) -> None:
+        self.comparisons = comparisons
+        self.contexts = np.stack([x.codes for x in comparisons])
+        self.before = np.stack([x.before for x in comparisons])
+        self.change = np.stack([x.change for x in comparisons])
+        self.variance = np.stack([x.variance for x in comparisons])
+        self.log_ratio = np.array([x.log_ratio for x in comparisons])
+        self.is_noise = all(x.is_noise for x in comparisons)
+        self.confounded = confounded  # whether no batch has both treated and untreated cells
+        self.cautions = [CONFOUNDED] if confounded else []
 
     def without(self, row: int) -> MeasuredContexts:
-        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields[:7]}
-        states, arms = ([*x[:row], *x[row + 1 :]] for x in (self.states, self.arms))
-        return self._replace(**fewer, states=states, arms=arms)
+        rest = [*self.comparisons[:row], *self.comparisons[row + 1 :]]
+        return MeasuredContexts(rest, confounded=self.confounded)
 
     def row(self, context: np.ndarray) -> int | None:
         return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
 
-    def estimate(self, row: int | None, before: np.ndarray, state: np.ndarray) -> Estimate:
+    def estimate(self, target: Untreated) -> tuple[np.ndarray, np.ndarray]:
         """Return the change of a measured context and its variance, or a prediction with variance 0."""
-        if row is not None:
+        if (row := self.row(target.codes)) is not None:
             return self.change[row], self.variance[row]
-        predicted = self.predict(before, state).change
+        predicted = self.predict(target).change
         return predicted, np.zeros_like(predicted)
 
     def pooled(self) -> np.ndarray:
         """Average the changes of all contexts ``(genes,)``, weighted by inverse variance."""
         return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))
 
-    def predict(self, before: np.ndarray, state: np.ndarray) -> Prediction:
-        """Predict the change of a context by stacked regression, given its untreated means and its mean state."""
-        # Stacking weights are fitted to left-out contexts; with fewer than three contexts, the plain mean is predicted.
-        n_contexts = len(self.change)
+    def predict(self, target: Untreated) -> Prediction:
+        """Predict the change of a context, stacked by leaving contexts out; the plain mean of fewer than three."""
+        n_contexts, left_out = len(self.comparisons), []
         plain = n_contexts < FEW
-        left_out = [
-            (self.without(row)._predictions(self.before[row], self.states[row][1].state, plain=plain), self.change[row])
-            for row in (spread(n_contexts) if n_contexts > 1 else ())
-        ]
-        stacked = stack(self._predictions(before, state, plain=plain), left_out, "transferred")
+        for row in spread(n_contexts) if n_contexts > 1 else ():
+            own = self.comparisons[row]
+            predictions = self.without(row)._predictions(own.before, own.untreated.state, plain=plain)
+            left_out.append((predictions, own.change))
+        stacked = stack(self._predictions(target.log_mean, target.state, plain=plain), left_out, "transferred")
+        highest = np.maximum(_levels(self.before), _levels((self.before + self.change).clip(min=0))).max(0)
+        lacking = _levels(target.log_mean) - highest > np.log(10)  # ten times the highest level in any source
         few = f"measured in only {n_contexts} other context{'s' * (n_contexts > 1)}, whose plain mean is predicted"
         noise, size = self.log_ratio.var(ddof=1) / n_contexts if n_contexts > 1 else 0.0, self.log_ratio.mean()
-        size, lacking = float(size * james_stein(noise, size**2)), no_source(self.before, self.change, before)
-        width, is_noise = np.where(lacking, np.nan, stacked.half_width), not self.n_changed.any()
-        known = replace(stacked, half_width=width, log_ratio=size, is_noise=is_noise, no_source=lacking)
+        size, width = float(size * james_stein(noise, size**2)), np.where(lacking, np.nan, stacked.half_width)
+        known = replace(stacked, half_width=width, log_ratio=size, is_noise=self.is_noise, no_source=lacking)
         return known.with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
@@ -404,12 +422,24 @@ class MeasuredContexts(NamedTuple):
         if plain:
             predictions = {"mean response": predictions["mean response"]}
         elif state.size:
-            treated, untreated = (StateMoments.mean_of(list(arm)) for arm in zip(*self.states, strict=True))
+            treated = StateMoments.mean_of([x.treated for x in self.comparisons])
+            untreated = StateMoments.mean_of([x.untreated for x in self.comparisons])
             predictions["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
         noise = {"mean response": self.variance.sum(0) / len(self.variance) ** 2}
         return {name: adaptive_shrinkage(x, noise.get(name, similar))[0] for name, x in predictions.items()}
 
-    @property
-    def cautions(self) -> list[str]:
-        text = "treatment and batch are confounded, as no batch has both treated and untreated cells"
-        return [text] if self.confounded else []
+
+def between_doses(untreated: Untreated, dose: float, measured: dict[float, MeasuredContexts]) -> Prediction:
+    """Predict the response to a dose from contexts with other doses, stacked by leaving each dose out."""
+    own = {x: contexts.estimate(untreated) for x, contexts in measured.items()}
+    pooled = {x: contexts.pooled() for x, contexts in measured.items()}
+    left_out = []
+    for held_out in [x for x in measured if x < max(measured)]:
+        for codes, change in zip(measured[held_out].contexts, measured[held_out].change, strict=True):
+            rest = [x for x, contexts in measured.items() if x != held_out and contexts.row(codes) is not None]
+            if rest and (held_out < min(rest)) == (dose < min(measured)):  # as far from the others as the dose
+                estimates = {x: measured[x].estimate(untreated._replace(codes=codes)) for x in rest}
+                left_out.append((dose_predictions(held_out, estimates, pooled), change))
+    log_ratios = np.array([contexts.log_ratio.mean() for contexts in measured.values()])
+    log_ratio = float(dose_weights(dose, np.array(list(measured))) @ log_ratios)
+    return replace(stack(dose_predictions(dose, own, pooled), left_out, "transferred"), log_ratio=log_ratio)

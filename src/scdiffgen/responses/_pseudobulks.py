@@ -119,23 +119,21 @@ class PseudobulkSums:
     def __init__(
         self, cells: GroupTable, batches: Sequence[int], n_genes: int, measured: np.ndarray | None = None
     ) -> None:
-        distinct, _, group_of = cells.distinct()
-        n_measured = np.bincount(group_of, measured).astype(np.int64)
-        self.groups, pool_of = pool(distinct, n_measured, batches)
-        self.group_of, self.batches, self.n_genes = pool_of[group_of], list(batches), n_genes
-        if measured is not None:
-            self.group_of = np.where(measured, self.group_of, -1)
-        n_groups, self.untreated = self.groups.n_rows, self.groups.untreated
+        distinct, _, row_of = cells.distinct()
+        measured = np.ones(len(row_of), dtype=bool) if measured is None else measured
+        self.groups, pool_of = pool(distinct, np.bincount(row_of, measured).astype(np.int64), batches)
+        self.group_of = np.where(measured, pool_of[row_of], -1)
+        self.n_cells = np.bincount(self.group_of + 1, minlength=self.groups.n_rows + 1)[1:]
+        self.batches, self.n_genes, self.untreated = list(batches), n_genes, self.groups.untreated
+        n_groups = self.groups.n_rows
         self.fits = 0 < (3 * n_groups + len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
-        self.weights = self._overlap_weights(cells, group_of) if self.fits else np.ones(len(group_of))
+        self.weights = self._overlap_weights(cells, row_of) if self.fits else np.ones(len(row_of))
         self.batch_of = cells.cell_context[:, self.batches].max(axis=1, initial=Code.ABSENT) - Code.ABSENT
         self.log_library, self.sums = np.zeros(n_groups), np.zeros((3, n_groups if self.fits else 0, n_genes))
-        at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
-        self.held: list[sparse.csr_matrix] = []
         rank = pd.Series(self.group_of).groupby(self.group_of).cumcount().to_numpy()
-        self.held_rows = np.flatnonzero((self.group_of >= 0) & (rank < at_most))
-        self.group_of_held, self.n_seen = self.group_of[self.held_rows], 0
-        self.n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=n_groups)
+        is_held = (self.group_of >= 0) & (rank < max(MOST_CELLS // max(n_groups, 40), MIN_CELLS))
+        self.held_rows, self.group_of_held = np.flatnonzero(is_held), self.group_of[is_held]
+        self.n_seen, self.held = 0, list[sparse.csr_matrix]()
 
     def add(self, counts: sparse.csr_matrix) -> None:
         """Add the next cells, in the order of the conditions."""
@@ -143,12 +141,13 @@ class PseudobulkSums:
         self.n_seen += len(rows)
         groups, of_cell = np.unique(self.group_of[rows], return_inverse=True)
         belongs = sparse.csr_matrix((self.weights[rows], (of_cell.ravel(), rows - rows[0])))[groups >= 0]
+        groups = groups[groups >= 0]
         expression = log_normalise(counts)
         library = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
-        self.log_library[groups[groups >= 0]] += belongs @ np.log(library)
+        self.log_library[groups] += belongs @ np.log(library)
         parts = expression, expression.power(2), sparse.diags(1 / library) @ counts
         for total, part in zip(self.sums, parts, strict=True):
-            total[groups[groups >= 0]] += (belongs @ part).toarray()
+            total[groups] += (belongs @ part).toarray()
         self.held.append(sparse.csr_matrix(counts)[np.isin(rows, self.held_rows)])
 
     def _overlap_weights(self, cells: GroupTable, row_of: np.ndarray) -> np.ndarray:
@@ -170,12 +169,13 @@ class PseudobulkSums:
         log_variance = (squares - log_mean**2).clip(min=0)
         cells = sparse.vstack(self.held, format="csr")
         curves = [expression_curves(cells[self.group_of_held == group]) for group in np.flatnonzero(self.untreated)]
-        curve = np.stack(curves) if curves else np.zeros((0, len(STEPS), cells.shape[1]))
         log_library = self.log_library / total
         log_mean = self._at_depth_of_controls(log_mean, log_library, cells)
-        is_known = reference is not None and reference.n_genes == self.n_genes
-        loadings = reference.state_loadings if reference is not None and is_known else self._loadings(log_mean, cells)
+        if reference is not None and reference.n_genes != self.n_genes:
+            reference = None
+        loadings = self._loadings(log_mean, cells) if reference is None else reference.state_loadings
         in_batch = sparse.coo_matrix((self.weights, (self.group_of + 1, self.batch_of))).toarray()[1:]
+        curve = np.reshape(curves, (-1, len(STEPS), self.n_genes))
         states = self._state_moments(cells, log_mean, loadings)
         moments = log_mean, log_variance, share, log_library, curve, loadings, *states, in_batch
         bulks = Pseudobulks(*self.groups, self.n_cells, *moments)
@@ -206,8 +206,7 @@ class PseudobulkSums:
         context = np.setdiff1d(np.arange(self.groups.cell_context.shape[1]), self.batches)
         contexts, which = distinct_rows(self.groups.cell_context[:, context])
         none, change = np.zeros((self.n_genes, 0)), np.zeros(self.n_genes)
-        n_states = min(N_STATES, MOST_CELLS * 1000 // max(log_mean.size, 1))
-        if len(contexts) < 3 or not n_states or not self.untreated.any():
+        if len(contexts) < 3 or not self.untreated.any():
             return none
         for row in np.flatnonzero(~self.untreated):
             same = (which == which[row]) & self.untreated
@@ -218,7 +217,8 @@ class PseudobulkSums:
         mean = np.asarray(expression.mean(0)).ravel()
         spread = np.sqrt((np.asarray(expression.power(2).mean(0)).ravel() - mean**2).clip(min=0))
         stable = np.flatnonzero((change < STABLE * spread) & (spread > 0))
-        n_states = min(n_states, len(stable) - 1, expression.shape[0] // 2)
+        most = MOST_CELLS * 1000 // max(log_mean.size, 1)  # for memory
+        n_states = min(N_STATES, most, len(stable) - 1, expression.shape[0] // 2)
         if n_states < 1:
             return none
         loadings = np.zeros((self.n_genes, n_states))

@@ -101,7 +101,7 @@ def rank_experiments(model: TokenDiffusion | ResponseEstimator, candidates: pd.D
     variance = float(np.mean(variances))  # of a control cell, summed over genes
     position = {codes: place for place, codes in enumerate(controls)}
     places = [position[codes] for codes, _ in pairs]
-    similar = _gaussian_kernel(np.array([table.means(n)[0] for n in cells]))[np.ix_(places, places)]
+    similar = _gaussian_kernel(np.array([bulks.mean(n)[0] for n in cells]))[np.ix_(places, places)]
     prior = _prior(pairs, similar, predictor.features, measured, variance / 2)
     new, old = slice(len(known), None), slice(len(known))
     explained = prior[new, old] @ np.linalg.solve(prior[old, old] + np.diag(noise), prior[old, new])
