@@ -108,3 +108,38 @@ def test_the_half_of_the_cells_that_responds_has_the_right_sums_of_counts() -> N
             assert found / share == pytest.approx(fold / share, rel=0.25)
         alike = [np.corrcoef(np.log1p(x[:, rising].T))[np.triu_indices(10, 1)].mean() for x in (real, predicted)]
         assert alike[1] == pytest.approx(alike[0], abs=0.15) and alike[0] > 0.4
+
+
+def test_a_new_type_responds_as_other_types_at_the_requested_time() -> None:
+    """A drug raises ten genes two-fold early and eight-fold late, in three of four types; controls at both times."""
+    rng, base, arms = np.random.default_rng(3), np.ones(100), []
+    for kind in range(4):
+        rates = base * np.where(np.arange(100) == 20 + kind, 10, 1)
+        for time, factor in enumerate((2.0, 8.0)):
+            raised = rates * np.where(np.arange(100) < 10, factor, 1)
+            arms += [(kind, time, -2, drawn(rng, rates, 1500)), (kind, time, 0, drawn(rng, raised, 1500))]
+    kinds, times, drugs, counts = zip(*arms, strict=True)
+    context, drug = (np.repeat(codes, N_CELLS, axis=0) for codes in (np.column_stack([kinds, times]), drugs))
+    known = (context[:, 0] < 3) | (drug < 0)
+    sums = PseudobulkSums(GroupTable.of(context[known], drug[known, None], np.ones((known.sum(), 1))), [], 100)
+    sums.add(sparse.csr_matrix(np.vstack(counts)[known]))
+    predictor = ResponsePredictor(sums.finish(), names=["type", "time"])
+    for time in (0, 1):
+        found = predictor.change(np.array([3, time]), {0: 1.0})
+        before, after = counts[-4 + 2 * time : -2 + 2 * time or None]
+        truth = (log_mean(after) - log_mean(before))[:10].mean()
+        assert found is not None and found.source == "transferred" and found.is_ahead
+        assert found.change[:10].mean() == pytest.approx(truth, rel=0.15)
+        assert found.weights["same time"] > 0.5 and "same type" not in found.weights
+        assert (np.abs(found.change[:10] - truth) < found.half_width[:10]).mean() > 0.7
+
+
+def test_contexts_of_one_condition_have_the_predictors_of_contexts_alone() -> None:
+    rng = np.random.default_rng(4)
+    counts = np.vstack([drawn(rng, 1 + (np.arange(60) == kind), 1500) for kind in range(4) for _ in range(2)])
+    context, drug = np.repeat(np.arange(4), 2 * N_CELLS), np.tile(np.repeat([-2, 0], N_CELLS), 4)
+    known = (context < 3) | (drug < 0)
+    sums = PseudobulkSums(GroupTable.of(context[known, None], drug[known, None], np.ones((known.sum(), 1))), [], 60)
+    sums.add(sparse.csr_matrix(counts[known]))
+    found = ResponsePredictor(sums.finish(), names=["type"]).change(np.array([3]), {0: 1.0})
+    assert found is not None and not any(name.startswith("same") for name in found.weights)

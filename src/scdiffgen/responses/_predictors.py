@@ -369,8 +369,9 @@ class Untreated(NamedTuple):
 class MeasuredContexts:
     """Contexts in which a treatment was measured."""
 
-    def __init__(self, comparisons: Sequence[ContextComparison], *, confounded: bool) -> None:
+    def __init__(self, comparisons: Sequence[ContextComparison], names: Sequence[str], *, confounded: bool) -> None:
         self.comparisons = comparisons
+        self.names = names  # of the conditions in the columns of contexts
         self.contexts = np.stack([x.codes for x in comparisons])
         self.before = np.stack([x.before for x in comparisons])
         self.change = np.stack([x.change for x in comparisons])
@@ -380,9 +381,13 @@ class MeasuredContexts:
         self.confounded = confounded  # whether no batch has both treated and untreated cells
         self.cautions = [CONFOUNDED] if confounded else []
 
+    def take(self, rows: np.ndarray) -> MeasuredContexts:
+        """Select contexts by a mask ``(contexts,)``."""
+        chosen = [self.comparisons[row] for row in np.flatnonzero(rows)]
+        return MeasuredContexts(chosen, self.names, confounded=self.confounded)
+
     def without(self, row: int) -> MeasuredContexts:
-        rest = [*self.comparisons[:row], *self.comparisons[row + 1 :]]
-        return MeasuredContexts(rest, confounded=self.confounded)
+        return self.take(np.arange(len(self.comparisons)) != row)
 
     def row(self, context: np.ndarray) -> int | None:
         return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
@@ -400,13 +405,17 @@ class MeasuredContexts:
 
     def predict(self, target: Untreated) -> Prediction:
         """Predict the change of a context, stacked by leaving contexts out; the plain mean of fewer than three."""
+        # If no context has the cell type of the target, say, all contexts of a cell type are left out together.
         n_contexts, left_out = len(self.comparisons), []
-        plain = n_contexts < FEW
+        plain, shared = n_contexts < FEW, (self.contexts == target.codes).any(0)  # (columns,)
         for row in spread(n_contexts) if n_contexts > 1 else ():
             own = self.comparisons[row]
-            predictions = self.without(row)._predictions(own.before, own.untreated.state, plain=plain)
+            alike = (self.contexts[:, ~shared] == own.codes[~shared]).all(1)
+            rest = self.without(row) if shared.all() or alike.all() else self.take(~alike)
+            predictions = rest._predictions(own.codes, own.before, own.untreated.state, shared, plain=plain)
             left_out.append((predictions, own.change))
-        stacked = stack(self._predictions(target.log_mean, target.state, plain=plain), left_out, "transferred")
+        predictions = self._predictions(target.codes, target.log_mean, target.state, shared, plain=plain)
+        stacked = stack(predictions, left_out, "transferred")
         highest = np.maximum(_levels(self.before), _levels((self.before + self.change).clip(min=0))).max(0)
         lacking = _levels(target.log_mean) - highest > np.log(10)  # ten times the highest level in any source
         few = f"measured in only {n_contexts} other context{'s' * (n_contexts > 1)}, whose plain mean is predicted"
@@ -415,17 +424,25 @@ class MeasuredContexts:
         known = replace(stacked, half_width=width, log_ratio=size, is_noise=self.is_noise, no_source=lacking)
         return known.with_cautions(*self.cautions, *([few] if plain else []))
 
-    def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
+    def _predictions(
+        self, codes: np.ndarray, before: np.ndarray, state: np.ndarray, shared: np.ndarray, *, plain: bool
+    ) -> Predictions:
         """Predict by each predictor, with adaptive shrinkage by the sampling variance of the measured changes."""
         predictions = context_predictions(self.before, self.change, before)
         similar = similarity_weights(self.before, before) ** 2 @ self.variance
+        noise = {"mean response": self.variance.sum(0) / len(self.variance) ** 2}
         if plain:
             predictions = {"mean response": predictions["mean response"]}
         elif state.size:
             treated = StateMoments.mean_of([x.treated for x in self.comparisons])
             untreated = StateMoments.mean_of([x.untreated for x in self.comparisons])
             predictions["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
-        noise = {"mean response": self.variance.sum(0) / len(self.variance) ** 2}
+        for column in np.flatnonzero(shared) if len(shared) > 1 and not plain else ():
+            rows = self.contexts[:, column] == codes[column]
+            same = self.take(rows if rows.any() else ~rows)
+            name = f"same {self.names[column]}"
+            predictions[name] = context_predictions(same.before, same.change, before)["mean response"]
+            noise[name] = same.variance.sum(0) / len(same.variance) ** 2
         return {name: adaptive_shrinkage(x, noise.get(name, similar))[0] for name, x in predictions.items()}
 
 

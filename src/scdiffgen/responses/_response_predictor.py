@@ -56,6 +56,7 @@ class Comparisons:
 
     bulks: Pseudobulks
     batches: Sequence[int] = ()
+    names: Sequence[str] = ()  # names of the conditions in the columns of contexts
     _known: dict[object, MeasuredContexts | None] = field(default_factory=dict, repr=False, compare=False)
 
     def levels(self, cell_context: np.ndarray) -> list[np.ndarray]:
@@ -104,8 +105,9 @@ class Comparisons:
             arms, is_crossed = self._match(in_context & treated, in_context & untreated)
             if min(n_cells[arm > 0].sum() for arm in arms) >= MIN_CELLS and Code.MISSING not in contexts[which]:
                 found[is_crossed].append(self.compare(contexts[which], *arms))
-        chosen = found[True] or found[False]
-        return MeasuredContexts(chosen, confounded=not found[True]) if chosen else None
+        chosen, named = found[True] or found[False], dict(enumerate(self.names))
+        names = [named.get(column, f"condition {column}") for column in columns.tolist()]
+        return MeasuredContexts(chosen, names, confounded=not found[True]) if chosen else None
 
     def compare(self, codes: np.ndarray, treated: np.ndarray, untreated: np.ndarray) -> ContextComparison:
         """Compare weighted groups of a context."""
@@ -151,7 +153,7 @@ class ResponsePredictor:
 
     @cached_property
     def comparisons(self) -> Comparisons:
-        return Comparisons(self.bulks, self.batches)
+        return Comparisons(self.bulks, self.batches, self.names)
 
     def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict the change of mean log expression from the first source with data; None if the network draws."""
