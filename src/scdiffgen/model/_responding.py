@@ -95,8 +95,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If given cells are treated already, treatment and another condition are confounded or change together, or
-            fewer than three other contexts were measured.
+            If given cells are treated already, treatment and another condition are confounded or change together, fewer
+            than three other contexts were measured, or no training cell has a number of the cells, such as their time.
 
         Examples
         --------
@@ -275,6 +275,12 @@ class Responding(BaseModelClass):
 
         {raises_request}
 
+        Warns
+        -----
+        UserWarning
+            If :meth:`predict_perturbation` warns of the response, such as of a confounded condition, fewer than three
+            other contexts, or a number that no training cell has.
+
         Examples
         --------
         >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
@@ -286,6 +292,9 @@ class Responding(BaseModelClass):
         tidy = isinstance(conditions, Mapping)
         changes = mean_responses(responses, table.index, gene_names(self), interval=interval, tidy=tidy)
         changes.attrs["response_check"] = [*map(check_of, responses)]
+        known = (response.prediction for response in responses if response is not None)
+        for caution in dict.fromkeys(text for prediction in known for text in prediction.cautions):
+            warn_user(f"`conditions`: {caution} (by condition in the column 'cautions' of `get_response_weights`).")
         return changes
 
     def _requested_responses(self, conditions: pd.DataFrame) -> tuple[ResponsePredictor, list[Asked]]:
@@ -355,7 +364,8 @@ def counterfactual_cells(
         responses = CellResponses.of_network(len(counts))
         if transfer is not None:
             responses = transfer.responses(given.numpy(), target.numpy(), sampler.response_scale)
-        cautions.update(dict.fromkeys(responses.cautions()))
+            unmeasured = transfer.number_cautions(target.numpy()) if responses.known.any() else []
+            cautions.update(dict.fromkeys([*responses.cautions(), *unmeasured]))
         predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
         return whole_counts(predicted), target.numpy(), responses.columns()
 
