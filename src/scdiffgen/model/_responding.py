@@ -27,7 +27,15 @@ from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells, repeated
-from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
+from ._model_access import (
+    batch_name,
+    gene_names,
+    gene_positions,
+    gene_table,
+    require_anndata,
+    require_training,
+    sampler_of,
+)
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
 from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of, response_groups
@@ -382,7 +390,7 @@ def counterfactual_cells(
     if route != "resample":
         for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
             obs[name] = column.array
-    return new_cells(cells.in_order(list(counts)), obs, gene_names(model))
+    return new_cells(cells.in_order(list(counts)), obs, gene_table(model))
 
 
 def _chosen_route(
