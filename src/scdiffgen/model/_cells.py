@@ -119,13 +119,11 @@ def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
 def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.DataFrame) -> AnnData | MuData:
     """Create an AnnData from counts, or a MuData if the genes are indexed by pairs of modality and gene."""
     if not isinstance(genes.index, pd.MultiIndex):
-        return AnnData(counts, obs=obs, var=genes, uns={SYMBOLS_KEY: name for name in genes})
+        return AnnData(counts, obs=obs, var=genes, uns=dict(zip([SYMBOLS_KEY], genes, strict=False)))
     names, parts = pd.DataFrame(index=obs.index), {}
     for name, block in blocks_of(genes.index).items():
         own = genes.iloc[block].droplevel(0).rename_axis(index=None).dropna(axis=1, how="all")
-        parts[name] = AnnData(
-            counts[:, block], obs=names.copy(), var=own, uns={SYMBOLS_KEY: symbols for symbols in own}
-        )
+        parts[name] = new_cells(counts[:, block], names.copy(), own)
     with quiet():
         mdata = MuData(parts)
     for column, values in obs.items():
