@@ -287,7 +287,8 @@ class Responding(BaseModelClass):
         -----
         UserWarning
             If :meth:`predict_perturbation` warns of the response, such as of a confounded condition, fewer than three
-            other contexts, or a number that no training cell has.
+            other contexts, or a number that no training cell has. Each caution gives one warning, for its first
+            condition; :meth:`get_response_weights` lists all.
 
         Examples
         --------
@@ -300,9 +301,12 @@ class Responding(BaseModelClass):
         tidy = isinstance(conditions, Mapping)
         changes = mean_responses(responses, table.index, gene_names(self), interval=interval, tidy=tidy)
         changes.attrs["response_check"] = [*map(check_of, responses)]
-        known = (response.prediction for response in responses if response is not None)
-        for caution in dict.fromkeys(text for prediction in known for text in prediction.cautions):
-            warn_user(f"`conditions`: {caution} (by condition in the column 'cautions' of `get_response_weights`).")
+        cautions: dict[str, int] = {}
+        for row, response in enumerate(responses):
+            for caution in response.prediction.cautions if response is not None else ():
+                cautions.setdefault(caution, row)
+        for caution, first in cautions.items():
+            _warn_of_response(table.iloc[first], caution)
         return changes
 
     def _requested_responses(self, conditions: pd.DataFrame) -> tuple[ResponsePredictor, list[Asked]]:
@@ -378,8 +382,8 @@ def counterfactual_cells(
         return whole_counts(predicted), target.numpy(), responses.columns()
 
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
-    for caution in cautions:  # without the dose, so that a dose response warns once
-        warn_user(f"The response to {listed(requested.iloc[0].drop('dose', errors='ignore').tolist())}: {caution}.")
+    for caution in cautions:
+        _warn_of_response(requested.iloc[0], caution)
     if transfer is not None and any((found["response_source"] == "network").any() for found in columns):
         warn_user(UNKNOWN_RESPONSE)
     in_order, obs = np.argsort(cells.sorted), cells.obs()
@@ -442,6 +446,12 @@ def _warn_of_treated_cells(cells: Cells, changes: Conditions[np.ndarray]) -> Non
         )
 
 
+def _warn_of_response(requested: pd.Series, caution: str) -> None:
+    """Warn of a response, without the dose, so that a dose response warns once."""
+    named = requested.drop("dose", errors="ignore").dropna().tolist()
+    warn_user(f"The response to {listed(named)}: {caution}.")
+
+
 def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
     """Warn that cells are resampled because other conditions change together with the treatment."""
     names = " and ".join(repr(name) for name in others if not _have_already(cells, others.only([name])))
@@ -469,8 +479,11 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     encoded, responses = encode(model, table), list[JointResponse | None]([None] * len(table))
     if not encoded.given_only().only(effects := model.module.intervention_names):
         raise ValueError(f"`conditions` names no perturbation ({listed(effects) or 'none is registered'}): add it.")
-    warn_of_large_doses(model, encoded)
-    return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
+    if transfer is not None:
+        responses = transfer.from_untreated(encoded)
+    unknown = [response is None for response in responses]
+    warn_of_large_doses(model, encoded.take(np.flatnonzero(unknown)))  # known responses have a caution
+    return table.drop(columns=N_CELLS), responses
 
 
 def response_weights(responses: Sequence[JointResponse | None], table: pd.DataFrame) -> pd.DataFrame:
