@@ -217,7 +217,9 @@ def test_predictions_from_few_contexts_or_beyond_the_largest_dose_warn(
         with pytest.warns(UserWarning) as warned:
             call()
         texts = [str(warning.message) for warning in warned]
-        assert sum(message in text for text in texts) == 1 == sum("largest" in text or few in text for text in texts), texts
+        assert sum(message in text for text in texts) == 1 == sum("largest" in text or few in text for text in texts), (
+            texts
+        )
 
 
 @pytest.mark.parametrize("more_genes", [0, 1])
