@@ -24,7 +24,7 @@ from ._cells import Cells, blocks_of
 from ._model_access import enough_steps, gene_names, modalities, registered
 from ._sampler import N_STEPS, Sampler
 from ._training_data import training_indices
-from ._training_summary import TrainingCells, are_training_cells, measured_only, training_summary
+from ._training_summary import TrainingCells, absent_genes, are_training_cells, measured_only, training_summary
 
 if TYPE_CHECKING:
     from scdiffgen.metrics import Evaluation
@@ -83,6 +83,11 @@ def evaluated_held_out(
     from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._spread import program_weights, programs_of
 
+    if model.adata is None:
+        raise ValueError(
+            "The model has no cells, and `evaluate_held_out` needs its training cells, also beside `adata`: load the "
+            "model with them, or generate cells and call `scdiffgen.metrics.evaluate`."
+        )
     seed = generator.initial_seed()
     genes, several = gene_names(model), modalities(model)
     blocks = blocks_of(genes) if several else {"": slice(None)}
@@ -103,7 +108,7 @@ def evaluated_held_out(
     counts = measured_only(model, sampler.matched(cells, generator, library), given)
     generated = AnnData(counts, obs=real.obs.copy(), var=real.var.copy())
     likelihood = None
-    if "likelihoods" in model.module.process.abilities:
+    if "likelihoods" in model.module.process.abilities and not absent_genes(model).any():
         nll = model.get_nll_bound(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
         likelihood = _likelihoods(nll.to_numpy(), real, train, blocks)
     if several:  # of which some cells may lack one

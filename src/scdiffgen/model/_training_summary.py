@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
+from torch import Tensor
 
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._log_normalise import TARGET_SUM
