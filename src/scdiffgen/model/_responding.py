@@ -313,9 +313,10 @@ class Responding(BaseModelClass):
         """Return the predictor of responses, and the codes of each requested context and treatment."""
         require_training(self)
         require_anndata(self, "rank_experiments")
-        encoded, responses = encode(self, request_table(conditions)), sampler_of(self).responses
+        responses = sampler_of(self).responses
         if responses is None or responses.predictors[0] is None:
-            raise ValueError("The model has no measured responses: register perturbations by `perturbation_key`.")
+            raise ValueError("The model has no measured responses: register treated cells by `perturbation_key`.")
+        encoded = encode(self, request_table(conditions))
         rows = response_groups(encoded, responses.specs, responses.edges)
         return responses.predictors[0], [(codes, rows.treatment(i)) for i, codes in enumerate(rows.cell_context)]
 
