@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from anndata import AnnData
+from anndata import AnnData, concat, read_h5ad
+from mudata import read_h5mu
 from mudata_cells import paired
-from small_cells import simulated_cells, trained_model
+from small_cells import QUIET, simulated_cells, trained_model
 
 from scdiffgen import metrics, pl, tl
 from scdiffgen.model import TokenDiffusion
@@ -77,3 +78,49 @@ def test_saved_cells_keep_the_symbols(named: tuple[AnnData, TokenDiffusion], tmp
     assert isinstance(loaded.adata.var, pd.DataFrame) and loaded.adata.uns["scdiffgen_gene_symbols"] == "symbol"
     held_out = loaded.evaluate_held_out(simulated_cells(40, seed=5), n_steps=2, silent=True)
     assert held_out.dispersion["genes"].str.isupper().all()
+
+
+def test_new_cells_have_the_registered_symbols(named: tuple[AnnData, TokenDiffusion], tmp_path) -> None:
+    adata, model = named
+    model.save(tmp_path / "model")
+    alone = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
+    bare = simulated_cells(60, seed=3)
+    made = [
+        model.generate(n_cells=2, n_steps=2, silent=True),
+        alone.generate(n_cells=2, n_steps=2, silent=True),
+        alone.deepen(bare, indices=[0], n_steps=2, silent=True),
+        model.predict_perturbation(bare, {"cell_type": "b"}, indices=[0], n_steps=2, silent=True),
+        model.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_cells=1, n_steps=2, silent=True),
+        read_h5ad(model.generate_to(tmp_path / "new.h5ad", n_cells=3, n_steps=2, chunk_size=2, silent=True)),
+    ]
+    for cells in made:
+        pd.testing.assert_series_equal(cells.var["symbol"], adata.var["symbol"], check_dtype=False)
+        assert cells.uns["scdiffgen_gene_symbols"] == "symbol"
+    assert "symbol" not in trained_model(simulated_cells(60)).generate(n_cells=2, n_steps=2, silent=True).var
+
+
+def test_new_cells_of_a_query_have_the_symbols_of_its_new_genes(named: tuple[AnnData, TokenDiffusion]) -> None:
+    adata, model = named
+    for has_symbols in (True, False):
+        query = concat([simulated_cells(60, seed=2), simulated_cells(60, n_genes=2, seed=4)], axis=1, merge="first")
+        query.var_names = [*adata.var_names, "new0", "new1"]
+        if has_symbols:
+            query.var["symbol"] = query.var_names.str.upper()
+        extended = TokenDiffusion.load_query_data(query, model)
+        extended.train(max_epochs=1, **QUIET)
+        symbols = extended.generate(n_cells=2, n_steps=2, silent=True).var["symbol"].tolist()
+        assert symbols == [*adata.var["symbol"], *(["NEW0", "NEW1"] if has_symbols else ["new0", "new1"])]
+
+
+def test_new_cells_of_a_mudata_have_the_symbols_of_their_modalities(tmp_path) -> None:
+    mdata = paired(40)
+    mdata["rna"].var["symbol"] = mdata["rna"].var_names.str.upper()
+    model = trained_model(mdata, labels_key="sort_of_cell", gene_symbols="symbol")
+    made = [
+        model.generate(n_cells=2, n_steps=2, silent=True),
+        model.generate_modality(None, "rna", n_steps=2, silent=True),
+        read_h5mu(model.generate_to(tmp_path / "new.h5mu", n_cells=3, n_steps=2, silent=True)),
+    ]
+    for cells in made:
+        assert cells["rna"].var["symbol"].tolist() == mdata["rna"].var["symbol"].tolist()
+        assert "symbol" not in cells["prot"].var and "scdiffgen_gene_symbols" not in cells["prot"].uns

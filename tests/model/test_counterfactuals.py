@@ -206,10 +206,20 @@ def test_predictions_from_few_contexts_or_beyond_the_largest_dose_warn(
     treated: TokenDiffusion, dosed: TokenDiffusion
 ) -> None:
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
-    with pytest.warns(UserWarning, match="response to 'IFN': measured in only 2 other contexts"):
-        predict(treated, None, {"stim": "IFN"}, indices=untreated)
-    with pytest.warns(UserWarning, match="doses beyond the largest measured dose, 10, have"):
-        predict(dosed, None, {"drug": "drug", "dose": 30.0}, indices=np.arange(5))
+    few, beyond = "measured in only 2 other contexts", "doses beyond the largest measured dose, 10, have its response"
+    dose = {"drug": "drug", "dose": 30.0}
+    for message, call in (
+        (f"response to 'IFN': {few}", lambda: predict(treated, None, {"stim": "IFN"}, indices=untreated)),
+        (f"response to 'c', 'IFN': {few}", lambda: treated.get_mean_response({"cell_type": "c", "stim": "IFN"})),
+        (f"response to 'drug': {beyond}", lambda: predict(dosed, None, dose, indices=np.arange(5))),
+        (f"response to 'drug': {beyond}", lambda: dosed.get_mean_response(dose)),
+    ):
+        with pytest.warns(UserWarning) as warned:
+            call()
+        texts = [str(warning.message) for warning in warned]
+        assert sum(message in text for text in texts) == 1 == sum("largest" in text or few in text for text in texts), (
+            texts
+        )
 
 
 @pytest.mark.parametrize("more_genes", [0, 1])
@@ -282,7 +292,9 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     np.testing.assert_allclose(numbers.sum(axis=1), 1)
     assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
     assert numbers["no change"].iloc[2] == 1
-    assert NOISE not in weights["response_check"].tolist() == treated.get_mean_response(asked).attrs["response_check"]
+    with pytest.warns(UserWarning, match="response to 'c', 'IFN': measured in only 2"):
+        changes = treated.get_mean_response(asked)
+    assert NOISE not in weights["response_check"].tolist() == changes.attrs["response_check"]
 
 
 def test_a_perturbation_without_effect_cannot_be_told_from_noise() -> None:
@@ -302,6 +314,7 @@ def test_a_perturbation_without_effect_cannot_be_told_from_noise() -> None:
         assert set(twins.obs["response_check"]) == {word}
 
 
+@pytest.mark.filterwarnings("ignore:The response to .* measured in only 2:UserWarning")
 def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDiffusion) -> None:
     adata = treated.adata
     assert adata is not None

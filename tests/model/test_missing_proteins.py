@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from mudata import MuData
 from mudata_cells import paired
+from scipy import sparse
 from small_cells import QUIET, SMALL, trained_model
 
+from scdiffgen.data import registered_conditions
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._training_summary import training_summary
+from scdiffgen.model._training_summary import are_training_cells, measured_only, training_summary
 
 OPTIONS: dict[str, Any] = {"n_steps": 8, "seed": 0, "silent": True}
 SETUP = {"labels_key": "sort_of_cell", "batch_key": "site"}
@@ -95,3 +97,16 @@ def test_few_cells_and_a_model_without_batches_are_trained() -> None:
     with warnings.catch_warnings(action="error", category=UserWarning):
         TokenDiffusion.setup_mudata(cells, labels_key="sort_of_cell")
         TokenDiffusion(cells, **SMALL).train(max_epochs=1, batch_size=40, **QUIET)
+
+
+def test_held_out_cells_are_compared_in_the_features_of_their_panel(model: TokenDiffusion) -> None:
+    """Library sizes are those of the full panel, and real cells lack the protein at the second site."""
+    found = model.evaluate_held_out(modality="prot", **OPTIONS)
+    assert found.scores.frame.loc[("overall", "generated"), "n"] > 10
+    known = training_summary(model)
+    assert not are_training_cells(model, known.library[::-1])
+    counts = sparse.csr_matrix(np.ones((4, model.module.n_vars), dtype=np.int32))
+    given = registered_conditions(model.adata_manager, np.arange(4))
+    kept = measured_only(model, counts, given.to(model.device)).toarray()
+    lacked = model.get_var_names(legacy_mudata_format=True) == "protein3"
+    np.testing.assert_array_equal(kept, np.where(lacked & (np.arange(4) % 2 == 1)[:, None], 0, 1))

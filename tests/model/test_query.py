@@ -194,6 +194,8 @@ def test_cells_of_a_query_that_lacks_genes_have_its_depth_in_the_genes_that_it_h
     cells = TokenDiffusion.prepare_query_anndata(new[:, is_known].copy(), reference, inplace=False)
     query = TokenDiffusion.load_query_data(cells, reference)
     query.train(10, batch_size=32, **QUIET)
+    likelihood, scores, *_ = query.evaluate_held_out(n_steps=8, silent=True)  # in the genes that its cells have
+    assert likelihood is None and scores.frame.loc[("overall", "generated"), "c2st_auc_forest_genes"] < 0.8
     query.save(tmp_path / "query")
     for model in (query, TokenDiffusion.load(tmp_path / "query", adata=False)):
         drawn = model.generate({"batch": "new"}, 300, seed=0, silent=True).X.toarray()

@@ -76,12 +76,16 @@ def test_a_hub_model_generates_without_cells(small: TokenDiffusion, saved: Path,
         lambda model: model.predict_perturbation(None, {"cell_type": "b"}),
         lambda model: model.transfer_batch(None, "x"),
         lambda model: model.write_back(None),
-        lambda model: model.evaluate_held_out(),
     ],
 )
 def test_what_needs_cells_says_that_there_are_none(ask, saved: Path) -> None:
     with pytest.raises(ValueError, match="The model has no cells: pass `adata`"):
         ask(load(saved, adata=False))
+
+
+def test_an_evaluation_needs_the_training_cells_beside_others(saved: Path) -> None:
+    with pytest.raises(ValueError, match=r"no cells, and `evaluate_held_out` needs its training cells, also beside"):
+        load(saved, adata=False).evaluate_held_out(simulated_cells(20))
 
 
 def test_a_model_without_cells_is_not_trained_on(saved: Path) -> None:

@@ -1,5 +1,7 @@
 """Responses are transferred by one estimator in every process, in each modality, and at requested numbers."""
 
+import warnings
+
 import anndata
 import mudata
 import numpy as np
@@ -82,6 +84,32 @@ def test_a_response_follows_a_requested_number() -> None:
     TokenDiffusion.setup_anndata(cells, **setup)
     model = trained(cells)
     asked = pd.DataFrame({"kind": ["t0", "t0", "t3", "t3"], "drug": "x", "hour": [0.1, 0.9, 0.1, 0.9]})
-    early, after, transferred, _ = model.get_mean_response(asked).iloc[:, RISING].mean(axis=1)
+    with pytest.warns(UserWarning, match="no training cell has this 'hour', which counts as a number from "):
+        early, after, transferred, _ = model.get_mean_response(asked).iloc[:, RISING].mean(axis=1)
     assert early > 0.8 and abs(after) < 0.2 and transferred > 0.3
     assert model.get_response_weights(asked)["response_source"].tolist() == ["own", "own", "transferred", "transferred"]
+
+
+def test_a_time_that_no_cell_has_is_answered_by_a_measured_one_and_says_so() -> None:
+    """The drug acts at 6 h alone; a bin of times holds 6 h, and another 24 h."""
+    cells, rng = screen(300), np.random.default_rng(2)
+    cells.obs["time"] = np.resize([6.0, 6.0, 24.0], cells.n_obs)
+    late = ((cells.obs["time"] == 24) & (cells.obs["drug"] == "x")).to_numpy()
+    cells.X[np.ix_(late, np.arange(50, 55))] = rng.binomial(cells.X[late, RISING].astype(int), 0.2)
+    setup = {"labels_key": "kind", "perturbation_key": "drug", "continuous_covariate_keys": ["time"]}
+    TokenDiffusion.setup_anndata(cells, **setup)
+    model = trained(cells)
+    measured = pd.DataFrame({"kind": "t0", "drug": "x", "time": [6.0, 24.0]})
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        early, late = model.get_mean_response(measured).to_numpy()
+    assert early[RISING].mean() > 0.8 and abs(late[RISING].mean()) < 0.2
+    between = {"kind": "t0", "drug": "x", "time": 12.0}
+    with pytest.warns(UserWarning, match=r"'t0', 'x', .*: no training cell has this 'time', which counts as 6\."):
+        np.testing.assert_array_equal(model.get_mean_response(between)["change"], early)
+    requests = pd.DataFrame({"kind": "t0", "drug": ["x", "x", "control"], "time": [12.0, 30.0, 12.0]})
+    told = "no training cell has this 'time', which counts as "
+    assert model.get_response_weights(requests)["cautions"].tolist() == [told + "6", told + "24", ""]
+    controls = cells[(cells.obs["kind"] == "t0") & (cells.obs["drug"] == "control")].copy()
+    controls.obs["time"] = 12.0
+    with pytest.warns(UserWarning, match=rf"The response to 'x': {told}6\."):
+        model.predict_perturbation(controls, {"drug": "x"}, silent=True)

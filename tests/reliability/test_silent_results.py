@@ -158,7 +158,9 @@ def test_doses_beyond_the_registered_ones_warn_without_drawn_cells_too() -> None
     adata.obs["dose"] = np.where(adata.obs["drug"] == "X", 0.1, 0.0)  # not a number of single precision
     model = trained_model(adata, **KEYS)
     beyond = r"`conditions` has doses of 'X' beyond the largest registered one, 0\.1"
-    with pytest.warns(UserWarning, match=beyond):
+    with pytest.warns(
+        UserWarning, match=r"The response to 'X': doses beyond the largest measured dose, 0\.1, have its"
+    ):
         model.get_mean_response(pd.DataFrame({"drug": ["X", "X"], "dose": [0.1, 5.0]}))
     with pytest.warns(UserWarning, match=beyond):
         model.generate({"drug": "X", "dose": 5.0}, 2, n_steps=2, silent=True)

@@ -388,6 +388,12 @@ def test_labels_that_are_not_known_are_refused() -> None:
     for treatment in ("z", "x+z"):
         with pytest.raises(ValueError, match=r"`treatment` has 'z': choose from \['x'\]"):
             estimator.predict(treatment, "a")
+    untreated = ResponseEstimator.fit(np.ones((40, 3)))
+    assert repr(untreated) == "ResponseEstimator(names=[], contexts=[0.0])"
+    with pytest.raises(
+        ValueError, match="`treatment` has 'x': choose from none, because all fitted cells are controls"
+    ):
+        untreated.predict("x")
     for context in ("q", None):
         with pytest.raises(ValueError, match=rf"`context` is {context!r}: choose from \['a', 'b'\]"):
             estimator.predict("x", context)

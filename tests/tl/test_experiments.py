@@ -212,7 +212,11 @@ def test_both_arms_are_untreated_unless_a_perturbation_is_asked_for(columns: lis
     [
         ({"log2_fold_change": {"gen0": 1}}, "'gen0' is not a token or gene .* Did you mean 'gene"),
         ({"log2_fold_change": {"gene0": np.nan}}, "`log2_fold_change` of 'gene0' is nan: pass finite"),
-        ({"log2_fold_change": {"gene0": 4.0}, **ALIKE}, "'gene0' 16.0-fold, and at most 10-fold .*: choose smaller"),
+        (
+            {"log2_fold_change": {"gene0": 2.0}, "depth": 3, **ALIKE},
+            "'gene0' would increase 12.0-fold, .*: 3-fold by `depth`, .* 4-fold by `log2_fold_change` and 1-fold by",
+        ),
+        ({"depth": 3000, **ALIKE}, "3000-fold by `depth`, the ratio of library sizes"),
         ({"depth": 0}, "`depth` is 0: pass a number above 0"),
         ({"donor_sd": -1}, "`donor_sd` is -1: pass a number of at least 0"),
         ({"n_donors": 0}, "`n_donors` is 0: pass a whole number of at least 1"),

@@ -146,5 +146,5 @@ def test_a_model_ranks_as_its_estimator() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             tl.rank_experiments(model, own.assign(**changes))
-    with pytest.raises(ValueError, match="no measured responses: register perturbations"):
-        tl.rank_experiments(trained_model(cells.copy(), 1, layer="counts", labels_key="cell_type"), own[["cell_type"]])
+    with pytest.raises(ValueError, match="no measured responses: register treated cells"):
+        tl.rank_experiments(trained_model(cells.copy(), 1, layer="counts", labels_key="cell_type"), own)

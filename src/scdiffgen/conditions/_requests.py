@@ -27,7 +27,7 @@ def request_table(conditions: Request, n_cells: int | None = None, n_training: i
         table[N_CELLS] = pd.Series([1 if n_cells is None else n_cells] * len(table), dtype=object)
     for value in table[N_CELLS]:
         if not _is_positive_integer(value):
-            raise ValueError(f"`n_cells` must be a positive integer, got {value!r}. Leave out rows of no cells.")
+            raise ValueError(f"`n_cells` is {value!r}: pass a positive integer; several are a column of a data frame.")
     if sum(map(int, table[N_CELLS])) > MOST_CELLS:
         raise ValueError(f"`n_cells` is {sum(map(int, table[N_CELLS])):,} in all: pass at most {MOST_CELLS:,} a call.")
     table[N_CELLS] = table[N_CELLS].astype(np.int64)

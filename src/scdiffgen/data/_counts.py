@@ -21,6 +21,7 @@ from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._messages import counted, did_you_mean, listed, plain, raise_if_not_unique, warn_user
+from scdiffgen._names import SYMBOLS_KEY, symbols_of
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ADDED
 
@@ -266,6 +267,8 @@ class CountsField(LayerField):
     def register_field(self, adata: AnnData) -> dict[str, Any]:
         """Check the counts, and store them by rows."""
         state = super().register_field(adata)
+        if adata.uns.get(SYMBOLS_KEY) in adata.var:
+            state["gene_symbols"] = symbols_of(adata, None).to_numpy(object)
         matrix = by_rows = self.get_field_data(adata)
         if isinstance(matrix, CSCDataset):
             warn_user(
@@ -305,7 +308,8 @@ class CountsField(LayerField):
             raise ValueError(f"`adata` has {len(genes):,} genes, {len(expected):,} are registered. {way_out}")
         if not np.array_equal(expected, genes):
             raise ValueError(f"The genes of `adata` are the registered ones in another order. {way_out}")
-        return super().transfer_field(state_registry, adata_target, **kwargs)
+        state = super().transfer_field(state_registry, adata_target, **kwargs)
+        return state | {name: known for name, known in state_registry.items() if name == "gene_symbols"}
 
     @property
     def _place(self) -> str:

@@ -436,6 +436,7 @@ def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Regist
         return
     few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS) & ~groups.duplicated())
     if len(few):
+        few = few[np.argsort(n_cells[few], kind="stable")]
         warn_user(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
             f"{in_words(groups.iloc[few], n_cells[few])}. They may resemble cells of other groups."

@@ -15,6 +15,7 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._arguments import check_whole_number
+from scdiffgen._names import SYMBOLS_KEY
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import check_counts_again
 from scdiffgen.module import InvalidMinibatchError
@@ -115,15 +116,14 @@ def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
     return {name: slice(int(end) - size, int(end)) for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
 
-def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> AnnData | MuData:
-    """Create an AnnData from counts, or a MuData if genes are pairs of modality and gene."""
-    if not isinstance(genes, pd.MultiIndex):
-        return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))
-    names = pd.DataFrame(index=obs.index)
-    parts = {
-        name: AnnData(counts[:, block], obs=names.copy(), var=pd.DataFrame(index=genes.get_level_values(1)[block]))
-        for name, block in blocks_of(genes).items()
-    }
+def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.DataFrame) -> AnnData | MuData:
+    """Create an AnnData from counts, or a MuData if the genes are indexed by pairs of modality and gene."""
+    if not isinstance(genes.index, pd.MultiIndex):
+        return AnnData(counts, obs=obs, var=genes, uns=dict(zip([SYMBOLS_KEY], genes, strict=False)))
+    names, parts = pd.DataFrame(index=obs.index), {}
+    for name, block in blocks_of(genes.index).items():
+        own = genes.iloc[block].droplevel(0).rename_axis(index=None).dropna(axis=1, how="all")
+        parts[name] = new_cells(counts[:, block], names.copy(), own)
     with quiet():
         mdata = MuData(parts)
     for column, values in obs.items():

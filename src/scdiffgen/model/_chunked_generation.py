@@ -24,7 +24,7 @@ from scdiffgen.io import UNS_KEY, ChunkedFile, digest_of
 from ._cell_request import CellRequest
 from ._cells import blocks_of, generator_from, new_cells
 from ._checks import library_sizes
-from ._model_access import gene_names, modalities, weights_id
+from ._model_access import gene_table, modalities, weights_id
 from ._sampler import Sampler
 from ._training_summary import sizes_by_name
 
@@ -50,8 +50,10 @@ def write_cells(
 ) -> Path:
     """Draw missing chunks, locally or on workers, and join all chunks."""
     n_cells, model, specs = len(request.row_of), request.model, request.known.specs
-    genes, several = gene_names(model), modalities(model)
-    matrices = {f"mod/{name}/X": block for name, block in blocks_of(genes).items()} if several else {"X": slice(None)}
+    genes, several = gene_table(model), modalities(model)
+    matrices = (
+        {f"mod/{name}/X": block for name, block in blocks_of(genes.index).items()} if several else {"X": slice(None)}
+    )
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
 
     def source(number: int) -> torch.Generator:

@@ -30,7 +30,7 @@ from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
 from ._checks import check_path, check_seed, library_sizes
 from ._chunked_generation import check_client, write_cells
 from ._modality_imputer import label_rows
-from ._model_access import gene_names, modalities, require_anndata, require_training, sampler_of
+from ._model_access import gene_table, modalities, require_anndata, require_training, sampler_of
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells, sizes_by_name
 
@@ -105,7 +105,7 @@ class Generating(BaseModelClass):
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
-        return new_cells(cells, sampler.annotate(request.obs(request.decoded(complete)), complete), gene_names(self))
+        return new_cells(cells, sampler.annotate(request.obs(request.decoded(complete)), complete), gene_table(self))
 
     @explain_unknown_arguments
     @shared_docs
@@ -284,7 +284,7 @@ class Generating(BaseModelClass):
         sampler = sampler_of(self, n_steps, batch_size)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Deepening")
         deeper = sampler.deepened(cells, factor, generator_from(seed, self.device))
-        return new_cells(deeper, cells.obs(), gene_names(self))
+        return new_cells(deeper, cells.obs(), gene_table(self))
 
     @shared_docs
     def generate_modality(
@@ -366,7 +366,7 @@ def cells_between(
         counts.append(network.sample(MixedConditions(start, end, float(weight)), sizes, generator_from(seed, device)))
         obs.append(names.assign(weight=float(weight)))
     table = pd.concat(obs).set_axis([f"generated_{i}" for i in range(len(weights) * numbers[0])])
-    return new_cells(sparse.vstack(counts, format="csr"), table, gene_names(model))
+    return new_cells(sparse.vstack(counts, format="csr"), table, gene_table(model))
 
 
 class ModalityRequest:
@@ -378,7 +378,7 @@ class ModalityRequest:
                 "`generate_modality` needs a model of several modalities: register a MuData with `setup_mudata`, then "
                 "create and train a model of it."
             )
-        self.module, self.known, self.genes = model.module, TrainingCells(model), gene_names(model)
+        self.module, self.known, self.genes = model.module, TrainingCells(model), gene_table(model)
         self.names, self.imputer = self.known.modalities, self.known.summary.imputer
         read = self._known_names("given", given)
         targets = [name for name in self.names if name not in read] if target is None else target
@@ -422,8 +422,8 @@ class ModalityRequest:
             return whole_counts(start)
 
         counts = cells.in_order(sampler.over_cells(cells, draw))
-        columns = self.genes.get_level_values(0).isin([*self.given, *self.targets])
-        result = new_cells(counts[:, columns], cells.obs(), self.genes[columns])
+        columns = self.genes.index.get_level_values(0).isin([*self.given, *self.targets])
+        result = new_cells(counts[:, columns], cells.obs(), self.genes.loc[columns])
         for name, parts in layers.items():
             result.mod[name].layers["expected"] = cells.in_order(parts)
         return result

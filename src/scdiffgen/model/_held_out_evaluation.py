@@ -24,7 +24,7 @@ from ._cells import Cells, blocks_of
 from ._model_access import enough_steps, gene_names, modalities, registered
 from ._sampler import N_STEPS, Sampler
 from ._training_data import training_indices
-from ._training_summary import TrainingCells, training_summary
+from ._training_summary import TrainingCells, absent_genes, are_training_cells, measured_only, training_summary
 
 if TYPE_CHECKING:
     from scdiffgen.metrics import Evaluation
@@ -83,6 +83,11 @@ def evaluated_held_out(
     from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._spread import program_weights, programs_of
 
+    if model.adata is None:
+        raise ValueError(
+            "The model has no cells, and `evaluate_held_out` needs its training cells, also beside `adata`: load the "
+            "model with them, or generate cells and call `scdiffgen.metrics.evaluate`."
+        )
     seed = generator.initial_seed()
     genes, several = gene_names(model), modalities(model)
     blocks = blocks_of(genes) if several else {"": slice(None)}
@@ -99,9 +104,11 @@ def evaluated_held_out(
     def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         return torch.from_numpy(known.draw_sizes(conditions.numpy(), rng)).float().to(generator.device)
 
-    generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
+    given = registered_conditions(cells.manager, cells.indices).to(model.device)
+    counts = measured_only(model, sampler.matched(cells, generator, library), given)
+    generated = AnnData(counts, obs=real.obs.copy(), var=real.var.copy())
     likelihood = None
-    if "likelihoods" in model.module.process.abilities:
+    if "likelihoods" in model.module.process.abilities and not absent_genes(model).any():
         nll = model.get_nll_bound(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"]
         likelihood = _likelihoods(nll.to_numpy(), real, train, blocks)
     if several:  # of which some cells may lack one
@@ -149,8 +156,8 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
     if trained[-1] < registered(model).n_obs:
         manager, known = model.adata_manager, training_summary(model).library
         parts = [manager.get_from_registry(key)[trained].sum(axis=1) for key in counts_keys(manager)]
-        library = np.column_stack(parts).reshape(known.shape)
-    if library is None or not np.allclose(library, known, rtol=1e-6):
+        library = np.asarray(np.column_stack(parts)).reshape(known.shape)
+    if library is None or not are_training_cells(model, library):
         check_counts_again(model.adata_manager)
         raise ValueError(
             "The cells of the model are not its training cells in their order, so it is unknown which cells were held "

@@ -22,9 +22,11 @@ from scdiffgen.data import (
     Manager,
     SetupArguments,
     check_modalities,
+    counts_keys,
     forget_copied_setup,
     modality_fields,
     modality_names,
+    required_state,
 )
 from scdiffgen.module import DiffusionModule, Guidance
 
@@ -97,6 +99,16 @@ def gene_names(model: BaseModelClass) -> pd.Index:
         return pd.Index(names)
     modality = np.repeat(np.array(list(names), dtype=object), [len(own) for own in names.values()])
     return pd.MultiIndex.from_arrays([modality, np.concatenate(list(names.values()))], names=["modality", "name"])
+
+
+def gene_table(model: BaseModelClass) -> pd.DataFrame:
+    """Return the ``.var`` of new cells: registered genes, with the registered column of gene symbols."""
+    table, name = pd.DataFrame(index=gene_names(model)), (model.registry.get("setup_args") or {}).get("gene_symbols")
+    states = [required_state(model.registry, key) for key in counts_keys(model.registry)]
+    if any("gene_symbols" in state for state in states):
+        symbols = [state.get("gene_symbols", np.full(state["n_vars"], np.nan, dtype=object)) for state in states]
+        table[name] = np.concatenate(symbols)
+    return table
 
 
 def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.ndarray:

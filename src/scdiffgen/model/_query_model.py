@@ -12,6 +12,7 @@ from scvi.model.base import ArchesMixin, BaseModelClass
 from torch import Tensor, nn
 
 from scdiffgen._messages import listed
+from scdiffgen._names import symbols_of
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.diffusion import column_sums
 from scdiffgen.module import DiffusionModule
@@ -36,6 +37,10 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     _check_genes(gene_names(reference), pd.Index(adata.var_names))
     counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
     counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
+    if "gene_symbols" in counts:
+        known, column = counts["gene_symbols"], registry["setup_args"]["gene_symbols"]
+        own = symbols_of(adata, column if column in adata.var else None)
+        counts["gene_symbols"] = np.concatenate([known, own[len(known) :]])
     cls.setup_anndata(adata, source_registry=registry, extend_categories=True, **registry["setup_args"])
     model = cls(adata, **options)
     model.to_device(reference.device)

@@ -194,7 +194,7 @@ class Reading(BaseModelClass):
             One row per label: nats per molecule of held-out cells under the model (``model``, an upper bound), and
             under a multinomial and a Dirichlet-multinomial at the mean of the label's training cells
             (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`). ``None``
-            if the process has no likelihood.
+            if the process has no likelihood, or the cells of a query lack genes.
         scores
             :class:`scdiffgen.metrics.Evaluation` of matched samples, generated under the conditions of held-out cells,
             beside other held-out cells (the real-versus-real ceiling).

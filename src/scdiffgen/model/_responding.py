@@ -27,7 +27,15 @@ from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells, repeated
-from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
+from ._model_access import (
+    batch_name,
+    gene_names,
+    gene_positions,
+    gene_table,
+    require_anndata,
+    require_training,
+    sampler_of,
+)
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
 from ._transferred_responses import UNKNOWN_RESPONSE, CellResponses, JointResponse, check_of, response_groups
@@ -95,8 +103,8 @@ class Responding(BaseModelClass):
         Warns
         -----
         UserWarning
-            If given cells are treated already, treatment and another condition are confounded or change together, or
-            fewer than three other contexts were measured.
+            If given cells are treated already, treatment and another condition are confounded or change together, fewer
+            than three other contexts were measured, or no training cell has a number of the cells, such as their time.
 
         Examples
         --------
@@ -275,6 +283,13 @@ class Responding(BaseModelClass):
 
         {raises_request}
 
+        Warns
+        -----
+        UserWarning
+            If :meth:`predict_perturbation` warns of the response, such as of a confounded condition, fewer than three
+            other contexts, or a number that no training cell has. Each caution gives one warning, for its first
+            condition; :meth:`get_response_weights` lists all.
+
         Examples
         --------
         >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
@@ -286,15 +301,22 @@ class Responding(BaseModelClass):
         tidy = isinstance(conditions, Mapping)
         changes = mean_responses(responses, table.index, gene_names(self), interval=interval, tidy=tidy)
         changes.attrs["response_check"] = [*map(check_of, responses)]
+        cautions: dict[str, int] = {}
+        for row, response in enumerate(responses):
+            for caution in response.prediction.cautions if response is not None else ():
+                cautions.setdefault(caution, row)
+        for caution, first in cautions.items():
+            _warn_of_response(table.iloc[first], caution)
         return changes
 
     def _requested_responses(self, conditions: pd.DataFrame) -> tuple[ResponsePredictor, list[Asked]]:
         """Return the predictor of responses, and the codes of each requested context and treatment."""
         require_training(self)
         require_anndata(self, "rank_experiments")
-        encoded, responses = encode(self, request_table(conditions)), sampler_of(self).responses
+        responses = sampler_of(self).responses
         if responses is None or responses.predictors[0] is None:
-            raise ValueError("The model has no measured responses: register perturbations by `perturbation_key`.")
+            raise ValueError("The model has no measured responses: register treated cells by `perturbation_key`.")
+        encoded = encode(self, request_table(conditions))
         rows = response_groups(encoded, responses.specs, responses.edges)
         return responses.predictors[0], [(codes, rows.treatment(i)) for i, codes in enumerate(rows.cell_context)]
 
@@ -355,13 +377,14 @@ def counterfactual_cells(
         responses = CellResponses.of_network(len(counts))
         if transfer is not None:
             responses = transfer.responses(given.numpy(), target.numpy(), sampler.response_scale)
-        cautions.update(dict.fromkeys(responses.cautions()))
+            unmeasured = transfer.number_cautions(target.numpy()) if responses.known.any() else []
+            cautions.update(dict.fromkeys([*responses.cautions(), *unmeasured]))
         predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
         return whole_counts(predicted), target.numpy(), responses.columns()
 
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
-    for caution in cautions:  # without the dose, so that a dose response warns once
-        warn_user(f"The response to {listed(requested.iloc[0].drop('dose', errors='ignore').tolist())}: {caution}.")
+    for caution in cautions:
+        _warn_of_response(requested.iloc[0], caution)
     if transfer is not None and any((found["response_source"] == "network").any() for found in columns):
         warn_user(UNKNOWN_RESPONSE)
     in_order, obs = np.argsort(cells.sorted), cells.obs()
@@ -372,7 +395,7 @@ def counterfactual_cells(
     if route != "resample":
         for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
             obs[name] = column.array
-    return new_cells(cells.in_order(list(counts)), obs, gene_names(model))
+    return new_cells(cells.in_order(list(counts)), obs, gene_table(model))
 
 
 def _chosen_route(
@@ -424,6 +447,12 @@ def _warn_of_treated_cells(cells: Cells, changes: Conditions[np.ndarray]) -> Non
         )
 
 
+def _warn_of_response(requested: pd.Series, caution: str) -> None:
+    """Warn of a response, without the dose, so that a dose response warns once."""
+    named = requested.drop("dose", errors="ignore").dropna().tolist()
+    warn_user(f"The response to {listed(named)}: {caution}.")
+
+
 def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
     """Warn that cells are resampled because other conditions change together with the treatment."""
     names = " and ".join(repr(name) for name in others if not _have_already(cells, others.only([name])))
@@ -451,8 +480,11 @@ def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.
     encoded, responses = encode(model, table), list[JointResponse | None]([None] * len(table))
     if not encoded.given_only().only(effects := model.module.intervention_names):
         raise ValueError(f"`conditions` names no perturbation ({listed(effects) or 'none is registered'}): add it.")
-    warn_of_large_doses(model, encoded)
-    return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
+    if transfer is not None:
+        responses = transfer.from_untreated(encoded)
+    unknown = [response is None for response in responses]
+    warn_of_large_doses(model, encoded.take(np.flatnonzero(unknown)))  # known responses have a caution
+    return table.drop(columns=N_CELLS), responses
 
 
 def response_weights(responses: Sequence[JointResponse | None], table: pd.DataFrame) -> pd.DataFrame:

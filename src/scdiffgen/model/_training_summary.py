@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
+from torch import Tensor
 
 from scdiffgen._arguments import LARGEST_LIBRARY
 from scdiffgen._log_normalise import TARGET_SUM
@@ -159,8 +160,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    absent = np.isin(model.get_var_names(legacy_mudata_format=True), model.absent_genes_ or [])
-    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH), absent)
+    library = full_library(module, library, conditions, data.some(MOST_CELLS, SMALL_BATCH), absent_genes(model))
     edges = number_edges(conditions, module.specs)
     reference = () if before is None or edges else before.reference_pseudobulks  # bins of a query are its own
     bulks: Sequence[Pseudobulks | None] = ()
@@ -339,23 +339,55 @@ def full_library(
     if panels.missing is None and not absent.any():
         return library
     library = library.reshape(len(library), -1)
-    keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
-    shape = [spec.n_categories for spec in keys]
-
-    def groups(given: Conditions[np.ndarray]) -> np.ndarray:
-        if not keys:
-            return np.zeros(given.n_cells, dtype=int)
-        return np.ravel_multi_index([given[spec.name].ids[:, 0] for spec in keys], shape)
-
-    covered, n_cells = np.zeros((math.prod(shape), library.shape[1])), np.zeros((math.prod(shape), 1))
+    of_cells, n_groups = batches_and_labels(module, conditions)
+    covered, n_cells = np.zeros((n_groups, library.shape[1])), np.zeros((n_groups, 1))
     for counts, given in cells:
         missing = panels.of_cells(given)
         if missing is None:
             missing = torch.from_numpy(absent).to(counts.device)
         present = module.expression(counts, given) * ~missing
         shares = module.blocks.dense_sums(present).cpu().numpy().reshape(len(counts), -1)
-        np.add.at(covered, groups(given.numpy()), shares)
-        np.add.at(n_cells, groups(given.numpy()), 1)
-    coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[groups(conditions)]
+        own, _ = batches_and_labels(module, given.numpy())
+        np.add.at(covered, own, shares)
+        np.add.at(n_cells, own, 1)
+    coverage = np.where(n_cells > 0, covered / np.maximum(n_cells, 1), 1)[of_cells]
     full = np.minimum((library / coverage).round(), LARGEST_LIBRARY).astype(library.dtype)
     return full if full.shape[1] > 1 else full[:, 0]
+
+
+def batches_and_labels(module: DiffusionModule, conditions: Conditions[np.ndarray]) -> tuple[np.ndarray, int]:
+    """Return the pair of batch and label of each cell ``(cells,)``, and the number of pairs."""
+    keys = [spec for spec in module.specs if spec.registry_key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
+    shape = [spec.n_categories for spec in keys]
+    if not keys:
+        return np.zeros(conditions.n_cells, dtype=int), 1
+    return np.ravel_multi_index([conditions[spec.name].ids[:, 0] for spec in keys], shape), math.prod(shape)
+
+
+def absent_genes(model: BaseModelClass) -> np.ndarray:
+    """Mark the genes ``(columns,)`` that the cells of a query lack."""
+    return np.isin(model.get_var_names(legacy_mudata_format=True), model.absent_genes_ or [])
+
+
+def measured_only(
+    model: BaseModelClass, counts: sparse.csr_matrix, conditions: Conditions[Tensor]
+) -> sparse.csr_matrix:
+    """Set counts to zero of features that the batch of a cell, or all cells of a query, lack."""
+    missing, absent = model.module.code.panels.of_cells(conditions), absent_genes(model)
+    if missing is None and not absent.any():
+        return counts
+    return counts.multiply(~absent if missing is None else ~missing.cpu().numpy()).tocsr().astype(counts.dtype)
+
+
+def are_training_cells(model: BaseModelClass, library: np.ndarray) -> bool:
+    """Compare library sizes of cells with those of the training cells, which may be scaled to the full panel."""
+    summary, module = training_summary(model), model.module
+    known = summary.library
+    if np.allclose(library, known, rtol=1e-6):
+        return True
+    if module.code.panels.missing is None and not absent_genes(model).any():
+        return False
+    groups, _ = batches_and_labels(module, summary.conditions)
+    sums = [pd.DataFrame(sizes.reshape(len(sizes), -1)).groupby(groups).transform("sum") for sizes in (library, known)]
+    scale = (sums[1] / sums[0].clip(lower=1)).to_numpy().reshape(known.shape)
+    return np.allclose(library * scale, known, rtol=0.01, atol=1)  # scaled sizes are rounded

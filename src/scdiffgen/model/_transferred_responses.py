@@ -39,6 +39,10 @@ class JointResponse(NamedTuple):
     def prediction(self) -> Prediction:
         return next(part.prediction for part in self.parts if part is not None)
 
+    def with_cautions(self, cautions: Sequence[str]) -> Self:
+        described = [part and part._replace(prediction=part.prediction.with_cautions(*cautions)) for part in self.parts]
+        return self._replace(parts=described)
+
     @property
     def mean_change(self) -> np.ndarray:
         """Change of mean log expression ``(genes,)``; NaN where unknown."""
@@ -123,6 +127,7 @@ class ResponseModel:
     sizes: Sequence[int]  # numbers of genes of the modalities
     specs: Sequence[ConditionSpec]
     edges: Mapping[str, np.ndarray]  # limits of the bins of numeric conditions
+    numbers: Mapping[str, np.ndarray]  # their distinct values in training cells
 
     def responses(
         self,
@@ -150,8 +155,26 @@ class ResponseModel:
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[JointResponse | None]:
         """Predict the response of untreated cells to the interventions of each row of conditions."""
-        rows = response_groups(conditions, self.specs, self.edges)
-        return [self._respond(row, {}, rows.treatment(i), 1.0) for i, row in enumerate(rows.cell_context)]
+        rows, responses = response_groups(conditions, self.specs, self.edges), []
+        for i, context in enumerate(rows.cell_context):
+            treatment = rows.treatment(i)
+            response = self._respond(context, {}, treatment, 1.0)
+            cautions = self.number_cautions(conditions.take(np.array([i]))) if treatment else []
+            responses.append(response and response.with_cautions(cautions))
+        return responses
+
+    def number_cautions(self, conditions: Conditions[np.ndarray]) -> list[str]:
+        """State for numbers that no training cell has which training numbers, those of their bin, stand for them."""
+        cautions = []
+        for name, limits in self.edges.items():
+            trained = self.numbers[name]
+            bins = np.searchsorted(limits, trained, side="right")
+            for number in np.setdiff1d(distinct_numbers(conditions, name), trained) if len(trained) else ():
+                near = trained[bins == np.searchsorted(limits, number, side="right")]
+                low, high = (near if len(near) else trained)[[0, -1]]  # without cells of the bin, all numbers are used
+                counts_as = f"{low:g}" if low == high else f"a number from {low:g} to {high:g}"
+                cautions.append(f"no training cell has this {name!r}, which counts as {counts_as}")
+        return cautions
 
     def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> JointResponse | None:
         parts = [None if x is None else x.respond(context, source, target, scale) for x in self.predictors]
@@ -167,7 +190,9 @@ def build_response_model(
     vectors = None if features is None else features.cpu().numpy()
     columns = [columns_of(module.specs, key) for key in (REGISTRY_KEYS.BATCH, REGISTRY_KEYS.LABELS)]
     predictors = [None if x is None else ResponsePredictor(x, vectors, columns[0], names, columns[1]) for x in bulks]
-    return ResponseModel(predictors, sizes, module.specs, number_edges(conditions, module.specs))
+    edges = number_edges(conditions, module.specs)
+    numbers = {name: distinct_numbers(conditions, name) for name in edges}
+    return ResponseModel(predictors, sizes, module.specs, edges, numbers)
 
 
 def pseudobulks(
@@ -224,6 +249,12 @@ def number_edges(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSp
         n_bins = min(max(len(values) // 200, 1), 8)  # so that both arms of a context can have 20 cells in a bin
         edges[spec.name] = np.unique(np.quantile(values, np.arange(1, n_bins) / n_bins)) if len(values) else values
     return edges
+
+
+def distinct_numbers(conditions: Conditions[np.ndarray], name: str) -> np.ndarray:
+    """Return the distinct values of a numeric condition, in ascending order."""
+    number = conditions.get(name)
+    return np.array([]) if number is None else np.unique(number.values[:, 0][number.given & number.mask[:, 0]])
 
 
 def without_treatment(

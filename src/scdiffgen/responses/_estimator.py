@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 import numpy as np
@@ -48,7 +48,7 @@ class ResponseEstimator:
     (True, 'own')
     """
 
-    predictor: ResponsePredictor
+    predictor: ResponsePredictor = field(repr=False)
     names: Sequence[str]
     contexts: Sequence[object]
 
@@ -182,7 +182,8 @@ class ResponseEstimator:
         """Encode a context and a treatment; raise if a label was not fitted."""
         parts = PerturbationSyntax().parts(treatment)
         if unknown := [part for part in parts if part not in self.names]:
-            raise ValueError(f"`treatment` has {unknown[0]!r}: choose from {list(self.names)}.")
+            known = list(self.names) or "none, because all fitted cells are controls"
+            raise ValueError(f"`treatment` has {unknown[0]!r}: choose from {known}.")
         chosen = self.contexts[0] if context is None and len(self.contexts) == 1 else context
         if chosen not in self.contexts:
             raise ValueError(f"`context` is {context!r}: choose from {list(self.contexts)}.")

@@ -150,8 +150,9 @@ def simulate_experiment(
 
     drawn = model.draw_conditions(table, library_size=library_size, seed=seed_of_cells)
     responds = _responds(drawn, label_key, in_labels)
-    log_factors, change = effects + np.log(depth) * treated[:, None], np.log(2) * planted
-    factor = _library_factor(log_factors, change, treated, genes)
+    by_depth, change = np.log(depth) * treated[:, None], np.log(2) * planted
+    log_factors = effects + by_depth
+    factor = _library_factor(effects, by_depth, change.clip(min=0) * treated[:, None], genes)
     sizes = factor * drawn["library_size"].to_numpy()
     cells = model.generate(table, library_size=sizes, n_steps=n_steps, seed=seed_of_cells, silent=silent)
     corrections = _depth_corrections(model, cells, drawn, factor, rng, n_steps=n_steps, silent=silent)
@@ -302,14 +303,17 @@ def _responds(drawn: pd.DataFrame, label_key: str | None, in_labels: str | Seque
 
 
 def _library_factor(
-    log_factors: np.ndarray, change: np.ndarray, treated: np.ndarray, genes: np.ndarray, largest: float = 10.0
+    by_donor: np.ndarray, by_depth: np.ndarray, by_change: np.ndarray, genes: np.ndarray, largest: float = 10.0
 ) -> float:
-    """Compute the factor of library sizes at which thinning can produce all planted changes."""
-    highest = (log_factors + np.maximum(change, 0) * treated[:, None]).max(0)
+    """Compute the factor of library sizes at which thinning can produce all planted changes (log, samples by genes)."""
+    highest = by_donor + by_depth + by_change
+    sample, gene = np.unravel_index(highest.argmax(), highest.shape)
     if np.exp(highest.max()) > largest:
+        by = [np.exp(part[sample, gene]) for part in (np.broadcast_to(by_depth, highest.shape), by_change, by_donor)]
         raise ValueError(
-            f"`log2_fold_change`, `depth` and the effects of donors increase {str(genes[highest.argmax()])!r} "
-            f"{np.exp(highest.max()):.1f}-fold, and at most {largest:g}-fold is simulated: choose smaller increases or "
-            "a smaller `donor_sd`. Decreases have no limit."
+            f"{str(genes[gene])!r} would increase {np.exp(highest.max()):.1f}-fold, and at most {largest:g}-fold is "
+            f"simulated: {by[0]:g}-fold by `depth`, the ratio of library sizes (1 if both arms are alike), "
+            f"{by[1]:.3g}-fold by `log2_fold_change` and {by[2]:.3g}-fold by effects of donors and samples. Choose a "
+            "smaller `depth`, `log2_fold_change`, `donor_sd` or `sample_sd`. Decreases have no limit."
         )
     return max(1.0, float(np.exp(highest.max())))
