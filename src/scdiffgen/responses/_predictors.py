@@ -383,7 +383,7 @@ class MeasuredContexts:
 
     def take(self, rows: np.ndarray) -> MeasuredContexts:
         """Select contexts by a mask ``(contexts,)``."""
-        chosen = [self.comparisons[row] for row in np.flatnonzero(rows)]
+        chosen = [self.comparisons[row] for row in np.flatnonzero(rows).tolist()]
         return MeasuredContexts(chosen, self.names, confounded=self.confounded)
 
     def without(self, row: int) -> MeasuredContexts:
@@ -437,7 +437,7 @@ class MeasuredContexts:
             treated = StateMoments.mean_of([x.treated for x in self.comparisons])
             untreated = StateMoments.mean_of([x.untreated for x in self.comparisons])
             predictions["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
-        for column in np.flatnonzero(shared) if len(shared) > 1 and not plain else ():
+        for column in np.flatnonzero(shared).tolist() if len(shared) > 1 and not plain else ():
             rows = self.contexts[:, column] == codes[column]
             same = self.take(rows if rows.any() else ~rows)
             name = f"same {self.names[column]}"
