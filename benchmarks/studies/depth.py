@@ -100,6 +100,7 @@ def draw(method: str, train: AnnData, real: AnnData, labels: Labels, seed: int) 
 def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
     """Measure one method on one data set."""
     outer = split(in_form(DATA[name](), form), name, 100 + seed, N_GENES).train
+    outer = outer[outer.X.sum(1).A1 > 0].copy()
     inner = split(outer, name, seed)
     real, nats = anndata.concat([inner.held_out, inner.other]), np.nan
     if method == "other real cells":
