@@ -42,6 +42,17 @@ def test_the_first_half_of_the_epochs_trains_on_drawn_cells() -> None:
     assert sum(map(len, seen.epochs[0])) == 540
 
 
+def test_cells_of_few_molecules_are_never_drawn_empty() -> None:
+    adata = simulated_cells(600)
+    rng = np.random.default_rng(0)
+    adata.X = rng.multivariate_hypergeometric(np.ones(adata.n_vars, dtype=int), 1, size=adata.n_obs).astype(np.float32)
+    model, seen = small_model(adata), Batches()
+    model.train(max_epochs=2, callbacks=[seen], **QUIET)
+    library = np.concatenate(seen.epochs[0]).sum(1)
+    assert library.min() == 1 and (library > 1).any()  # some measured, some drawn with more molecules
+    assert model.generate(n_cells=20, silent=True).X.sum(1).min() >= 1
+
+
 @pytest.mark.parametrize(("share", "n_drawn"), [(0, 0), (0.25, 1), (0.75, 3)])
 def test_the_share_of_drawn_epochs_is_a_setting_of_the_plan(share: float, n_drawn: int) -> None:
     model, seen = small_model(simulated_cells(600)), Batches()

@@ -221,13 +221,15 @@ class DiffusionModule(BaseModuleClass):
 
     @torch.no_grad()
     def draw_anew(self, batch: Mapping[str, Tensor], copula: ScoreCode) -> dict[str, Tensor]:
-        """Replace the counts of a minibatch by draws with the same conditions and library sizes."""
+        """Replace the counts of a minibatch by draws with the same conditions and library sizes, unless empty."""
         counts, conditions = self.unpack(batch)
         assert isinstance(counts, Tensor)
         library = self.library(counts).cpu().numpy().astype(np.float64)
         rng = copula.rng(None)
-        drawn = copula.model().draw_counts(copula.frame(conditions.numpy(), rng), library, rng)
-        return {**batch, self.count_keys[0]: torch.from_numpy(drawn.toarray()).to_sparse_csr()}
+        drawn = copula.model().draw_counts(copula.frame(conditions.numpy(), rng), library, rng).toarray()
+        measured = torch.from_numpy(drawn.sum(1) == 0)[:, None]  # cells without a molecule, of few molecules
+        new = torch.where(measured, counts.to_dense().cpu(), torch.from_numpy(drawn))
+        return {**batch, self.count_keys[0]: new.to_sparse_csr()}
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of new categories of a condition, without training."""
