@@ -25,7 +25,7 @@ test-wheel:  ## build the wheel, check its size and contents, and run the tests 
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip wheel $(QUIET) --no-deps --wheel-dir dist .
 	.venv-wheel/bin/python -m pip install $(QUIET) "check-wheel-contents>=0.6"
-	.venv-wheel/bin/check-wheel-contents --package src/scdiffgen dist/*.whl
+	.venv-wheel/bin/check-wheel-contents --package src/scdiffgen --package-omit __pycache__ dist/*.whl
 	.venv-wheel/bin/python -m zipfile -l dist/*.whl | grep -q licenses/LICENSE
 	test $$(cat dist/*.whl | wc -c) -lt 2000000
 	.venv-wheel/bin/python -m pip install $(QUIET) --constraint constraints.txt "$$(ls dist/*.whl)[test]"
