@@ -30,7 +30,7 @@ DATA = {
 }
 COPULA = "linear Gaussian copula, no network"
 AUCS, JOINT_AUC = ("auc_forest_pcs", "auc_forest_genes"), ("joint_auc_forest",)
-REAL = {OURS: "ours", COPULA: "simple", "training cells": "limit"}  # of published tables of generators
+REAL = {"scdiffgen, 32 steps": "ours", COPULA: "simple", "training cells": "limit"}  # of published tables of generators
 IMPUTING = {"scdiffgen": "ours", "totalVI": "other", "MULTIVI": "other", "profile of all cells": "null"}
 FILLING = {
     **dict.fromkeys(("real", "real, classes weighted", "real + copies"), "simple"),

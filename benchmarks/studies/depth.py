@@ -157,7 +157,7 @@ def figure(rows: pd.DataFrame) -> None:
             line = np.polynomial.Polynomial.fit(np.log(own["molecules_per_gene"]), own[space], 1)
             axis.plot(np.exp(ends), line(ends), color=colour, linewidth=1)
         axis.set(xscale="log", xlabel="molecules per gene and cell", title=f"random forest on {space}")
-        axis.set_xticks((ticks := (0.2, 0.5, 1, 2, 5)), [f"{tick:g}" for tick in ticks], minor=False)
+        axis.set_xticks((ticks := (0.02, 0.05, 0.2, 0.5, 1, 2, 5)), [f"{tick:g}" for tick in ticks], minor=False)
         axis.minorticks_off()
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("AUC (0.5 is best)")

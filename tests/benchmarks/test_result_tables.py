@@ -23,7 +23,7 @@ ENVIRONMENT = environment(2, [0, 1])
 
 def generation_result(ours: list[float], other: list[float], bound: float = 1.0) -> dict[str, Any]:
     """W2, where other real cells score 2.0 and 2.2, and an AUC in which all are perfect."""
-    scores = {"real": ("limit", [2.0, 2.2]), "scdiffgen, 32 steps": ("ours", ours), "VAE": ("other", other)}
+    scores = {"real": ("limit", [2.0, 2.2]), "scdiffgen, 16 steps": ("ours", ours), "VAE": ("other", other)}
     return {
         "benchmark": "generation",
         "data": {"description": "made up", "n_train": 8, "n_held_out": 2, "n_genes": 3, "n_labels": 1},
@@ -77,14 +77,14 @@ def test_a_score_that_is_missing_in_a_file_is_shown_as_such(tmp_path: Path) -> N
     result = read_result(write_result(tmp_path, "x", generation_result(ours=[np.nan, np.nan], other=[9.0, 9.0])))
     assert result["rows"][1]["scores"]["w2"] is None
     table = cells(generation_table(result))
-    assert table["scdiffgen, 32 steps"][0] == "-" and table["VAE"][0] == f"9.00 {AHEAD}"
+    assert table["scdiffgen, 16 steps"][0] == "-" and table["VAE"][0] == f"9.00 {AHEAD}"
 
 
 def test_the_default_stands_for_the_package_wherever_it_was_run() -> None:
     result = generation_result([2.0, 2.0], [2.0, 2.0])
     more = [{**row, "method": "scdiffgen, 64 steps"} for row in result["rows"] if row["kind"] == "ours"]
     result["rows"] += more
-    assert primary(result) == "scdiffgen, 32 steps"
+    assert primary(result) == "scdiffgen, 16 steps"
     result["rows"] = more
     assert primary(result) == "scdiffgen, 64 steps"
 
@@ -101,7 +101,7 @@ def test_wins_are_of_the_default_and_other_programs_and_seeds_are_counted() -> N
     table = cells(generation_table(result))
     assert {name: row[-2:] for name, row in table.items() if name not in ("", "---")} == {
         "real": ["", "2"],
-        "scdiffgen, 32 steps": ["2", "2"],
+        "scdiffgen, 16 steps": ["2", "2"],
         "VAE": ["1", "2"],
     }
     result["metrics"]["w2"]["table"] = "spread"
