@@ -411,7 +411,7 @@ class MeasuredContexts:
         for row in spread(n_contexts) if n_contexts > 1 else ():
             own = self.comparisons[row]
             alike = (self.contexts[:, ~shared] == own.codes[~shared]).all(1)
-            rest = self.without(row) if shared.all() or alike.all() else self.take(~alike)
+            rest = self.without(row) if alike.all() else self.take(~alike)
             predictions = rest._predictions(own.codes, own.before, own.untreated.state, shared, plain=plain)
             left_out.append((predictions, own.change))
         predictions = self._predictions(target.codes, target.log_mean, target.state, shared, plain=plain)
@@ -438,11 +438,10 @@ class MeasuredContexts:
             untreated = StateMoments.mean_of([x.untreated for x in self.comparisons])
             predictions["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
         for column in np.flatnonzero(shared).tolist() if len(shared) > 1 and not plain else ():
-            rows = self.contexts[:, column] == codes[column]
-            same = self.take(rows if rows.any() else ~rows)
-            name = f"same {self.names[column]}"
-            predictions[name] = context_predictions(same.before, same.change, before)["mean response"]
-            noise[name] = same.variance.sum(0) / len(same.variance) ** 2
+            name, same = f"same {self.names[column]}", self.contexts[:, column] == codes[column]
+            same = same if same.any() else ~same
+            predictions[name] = context_predictions(self.before[same], self.change[same], before)["mean response"]
+            noise[name] = self.variance[same].sum(0) / same.sum() ** 2
         return {name: adaptive_shrinkage(x, noise.get(name, similar))[0] for name, x in predictions.items()}
 
 
