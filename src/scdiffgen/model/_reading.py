@@ -36,7 +36,7 @@ from ._model_access import (
     sampler_of,
     weights_id,
 )
-from ._sampler import Sampler, whole_counts
+from ._sampler import Sampler
 from ._token_mixin import TokenReader
 from ._training_data import given_cells
 
@@ -330,7 +330,7 @@ def store_results(
     """Compute all results in one pass over the cells and write them; to a file, minibatch by minibatch."""
     genes, reader, module = gene_names(model), TokenReader(model), model.module
     compute: dict[str, Callable[[Tensor, Conditions[Tensor]], Any]] = {
-        GENERATED_KEY: lambda counts, given: whole_counts(sampler.minibatch(given, module.library(counts), generator)),
+        GENERATED_KEY: lambda counts, given: sampler.minibatch(given, module.library(counts), generator),
         "X_tokens": lambda *batch: _stored(module.tokens(*batch).flatten(1).cpu().numpy(), dtype),
         ACTIVATION_KEY: lambda *batch: _stored(reader.activation_of(*batch), dtype),
     }

@@ -14,7 +14,6 @@ from mudata import MuData
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scvi.model.base import BaseModelClass
-from torch import Tensor
 
 from scdiffgen._arguments import check_choice, check_share, check_whole_number
 from scdiffgen._log_normalise import log_normalise
@@ -23,6 +22,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import add_perturbations, registered_conditions, write_conditions
+from scdiffgen.diffusion import to_scipy
 from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
@@ -367,76 +367,77 @@ def counterfactual_cells(
         raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
-    _warn_of_treated_cells(cells, changes)
-    route, keep = _chosen_route(cells, changes, source, keep)
-    transfer = sampler.responses if route == "transfer" else None
-    cautions: dict[str, None] = {}
-
-    def draw(counts: Tensor, given: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, pd.DataFrame]:
-        target = given.replace(repeated(changes, len(counts), counts.device))
-        responses = CellResponses.of_network(len(counts))
-        if transfer is not None:
-            responses = transfer.responses(given.numpy(), target.numpy(), sampler.response_scale)
-            unmeasured = transfer.number_cautions(target.numpy()) if responses.known.any() else []
-            cautions.update(dict.fromkeys([*responses.cautions(), *unmeasured]))
-        predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
-        return whole_counts(predicted), target.numpy(), responses.columns()
-
-    counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
-    for caution in cautions:
-        _warn_of_response(requested.iloc[0], caution)
-    if transfer is not None and any((found["response_source"] == "network").any() for found in columns):
-        warn_user(UNKNOWN_RESPONSE)
+    given = registered_conditions(cells.manager, cells.indices)
+    _warn_of_treated_cells(cells, given, changes)
+    before = given.take(cells.sorted)  # in the order of the minibatches
+    after = before.replace(changes.take(np.zeros(before.n_cells, dtype=int)))
+    route, keep = _chosen_route(cells, before, changes, source, keep)
+    responses = CellResponses.of_network(before.n_cells)
+    if route == "transfer" and sampler.responses is not None:
+        responses = sampler.responses.responses(before, after, sampler.response_scale)
+        unmeasured = sampler.responses.number_cautions(after.take(np.flatnonzero(responses.known)))
+        for caution in dict.fromkeys([*responses.cautions(), *unmeasured]):
+            _warn_of_response(requested.iloc[0], caution)
+        if not responses.known.all():
+            warn_user(UNKNOWN_RESPONSE)
+    counts = _predicted(sampler, cells, changes, responses, keep, generator)
     in_order, obs = np.argsort(cells.sorted), cells.obs()
     for name, column in write_conditions(model.registry, requested).items():
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # keeps the registered type
-    obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
+    obs[UNSEEN] = TrainingCells(model).n_alike(after.take(in_order)) == 0
     obs["response_source"] = pd.Categorical(["resampled"] * len(obs))
     if route != "resample":
-        for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
+        for name, column in responses.columns().iloc[in_order].items():
             obs[name] = column.array
-    return new_cells(cells.in_order(list(counts)), obs, gene_table(model))
+    return new_cells(counts, obs, gene_table(model))
 
 
 def _chosen_route(
-    cells: Cells, changes: Conditions[np.ndarray], source: ResponseSource, keep: float | None
+    cells: Cells,
+    before: Conditions[np.ndarray],
+    changes: Conditions[np.ndarray],
+    source: ResponseSource,
+    keep: float | None,
 ) -> tuple[Literal["transfer", "network", "resample"], float | None]:
     """Choose how cells are predicted, and the share of their molecules that resampling keeps."""
     effects = cells.module.intervention_names
     batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
     if keep is not None:
         return "resample", keep
-    if _have_already(cells, changes.without(effects)):  # `ResponsePredictor.change` chooses the source of the response
+    if _have_already(before, changes.without(effects)):  # `ResponsePredictor.change` chooses the source of the response
         return "transfer" if source == "auto" else "network", None
-    if _have_already(cells, changes.without(batch)):
+    if _have_already(before, changes.without(batch)):
         return "network", None
-    _warn_of_joint_changes(cells, changes.only(effects), changes.without(effects))
+    _warn_of_joint_changes(before, changes.only(effects), changes.without(effects))
     return "resample", 0.0
 
 
-def _minibatch(
+@torch.no_grad()
+def _predicted(
     sampler: Sampler,
-    counts: Tensor,
-    source: Conditions[Tensor],
-    target: Conditions[Tensor],
+    cells: Cells,
+    changes: Conditions[np.ndarray],
+    responses: CellResponses,
     keep: float | None,
     generator: torch.Generator,
-    responses: CellResponses,
-) -> Tensor:
-    """Predict dense counts ``(cells, genes)`` by transferred responses where available, else by the network."""
-    known = responses.known
-    transferred = responses.apply(counts, generator) if known.any() else counts
-    if known.all():
-        return transferred
+) -> sparse.csr_matrix:
+    """Predict counts ``(cells, genes)`` by transferred responses where known, else by the network."""
     change = partial(sampler.module.counterfactual, guidance=sampler.guidance, n_steps=sampler.n_steps)
-    predicted = change(counts, source, target, keep=keep, generator=generator)
-    rows = torch.from_numpy(known).to(predicted.device)
-    return torch.where(rows[:, None], transferred, predicted) if known.any() else predicted
+    predicted, n_done = [], 0
+    for counts, source in cells:
+        found = responses.take(np.arange(n_done, n_done := n_done + len(counts)))
+        known = found.known
+        parts = [found.apply(to_scipy(counts), generator)[known]] if known.any() else []
+        if not known.all():
+            target = source.replace(repeated(changes, len(counts), counts.device))
+            parts.append(whole_counts(change(counts, source, target, keep=keep, generator=generator))[~known])
+        places = np.argsort(~known, kind="stable")  # of the rows of `parts` in the minibatch
+        predicted.append(sparse.vstack(parts, format="csr")[np.argsort(places)])
+    return cells.in_order(predicted)
 
 
-def _warn_of_treated_cells(cells: Cells, changes: Conditions[np.ndarray]) -> None:
+def _warn_of_treated_cells(cells: Cells, given: Conditions[np.ndarray], changes: Conditions[np.ndarray]) -> None:
     """Warn of given cells that are treated already, if a treatment is requested; dose 0 is none."""
-    given = registered_conditions(cells.manager, cells.indices)
     groups = [conditions.groups(cells.module.specs) for conditions in (changes, given)]
     asked, treated = (((group.interventions >= 0) & (group.doses != 0)).any(axis=1) for group in groups)
     if asked.any() and treated.any():
@@ -453,25 +454,22 @@ def _warn_of_response(requested: pd.Series, caution: str) -> None:
     warn_user(f"The response to {listed(named)}: {caution}.")
 
 
-def _warn_of_joint_changes(cells: Cells, treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]) -> None:
+def _warn_of_joint_changes(
+    before: Conditions[np.ndarray], treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]
+) -> None:
     """Warn that cells are resampled because other conditions change together with the treatment."""
-    names = " and ".join(repr(name) for name in others if not _have_already(cells, others.only([name])))
-    if not _have_already(cells, treatment):
+    names = " and ".join(repr(name) for name in others if not _have_already(before, others.only([name])))
+    if not _have_already(before, treatment):
         warn_user(
             f"`conditions` changes {names} and {next(iter(treatment))!r} together: new cells are sampled, and no "
             f"measured response is used. Leave out {names}, or call `transfer_batch` first to change the batch."
         )
 
 
-def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
-    """Test whether all cells already have the given conditions."""
-    for counts, source in cells if conditions else []:
-        target = repeated(conditions, len(counts), counts.device)
-        for name in conditions:
-            pairs = zip(source[name], target[name], strict=True)
-            if not all(torch.allclose(before.double(), after.double(), equal_nan=True) for before, after in pairs):
-                return False
-    return True
+def _have_already(cells: Conditions[np.ndarray], changes: Conditions[np.ndarray]) -> bool:
+    """Test whether all cells already have the conditions of a request of one row."""
+    pairs = (pair for name in changes for pair in zip(cells[name], changes[name], strict=True))
+    return all(np.allclose(own, requested, equal_nan=True) for own, requested in pairs)
 
 
 def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[JointResponse | None]]:

@@ -46,12 +46,18 @@ class Sampler:
         self, given: Conditions[np.ndarray], sizes: np.ndarray, generator: torch.Generator, shown: str | None = None
     ) -> sparse.csr_matrix:
         """Draw a cell of ``sizes`` molecules for each row, with a progress bar if ``shown`` names it."""
-        device, drawn = self.module.device, []
+        device, drawn, found = self.module.device, [], self.transferred(given)
         rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
         for chosen in track(rows, shown or "", disable=shown is None or len(rows) < 2):
             library = torch.from_numpy(sizes[chosen]).float().to(device)
-            drawn.append(whole_counts(self.minibatch(given.take(chosen).to(device), library, generator)))
+            drawn.append(self._with_responses(given.take(chosen), found.take(chosen), library, generator))
         return sparse.vstack(drawn, format="csr")
+
+    def transferred(self, conditions: Conditions[np.ndarray]) -> CellResponses:
+        """Look up the responses that are transferred to cells; the network draws all other cells."""
+        if self.responses is None or not conditions.only(self.module.intervention_names):
+            return CellResponses.of_network(conditions.n_cells)
+        return self.responses.transferred(conditions, self.response_scale)
 
     def matched(
         self,
@@ -63,7 +69,7 @@ class Sampler:
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             sizes = self.module.library(counts) if library is None else library(counts, conditions)
-            return whole_counts(self.minibatch(conditions, sizes, generator))
+            return self.minibatch(conditions, sizes, generator)
 
         return cells.in_order(self.over_cells(cells, draw))
 
@@ -88,15 +94,24 @@ class Sampler:
         own = cells.in_order([whole_counts(counts.to_dense()) for counts, _ in cells])
         return [self.deepened(cells, 2.0, generator) - own for _ in range(n_samples)]
 
-    def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch: dense counts ``(cells, genes)``; transferred responses apply to drawn untreated cells."""
+    def minibatch(
+        self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator
+    ) -> sparse.csr_matrix:
+        """Draw one minibatch of counts ``(cells, genes)`` under the conditions of given cells."""
         if self.responses is None or not conditions.only(self.module.intervention_names):
-            return self._drawn(conditions, library, generator)  # without a copy of the conditions from the device
-        found = self.responses.transferred(given := conditions.numpy(), self.response_scale)
-        if not found.known.any():
-            return self._drawn(conditions, library, generator)
-        untreated = without_treatment(given, self.module.specs, found.known).to(library.device)
-        return found.apply(self._drawn(untreated, library, generator), generator, keep_library=True)
+            return whole_counts(self._drawn(conditions, library, generator))  # conditions stay on the device
+        given = conditions.numpy()
+        return self._with_responses(given, self.transferred(given), library, generator)
+
+    def _with_responses(
+        self, given: Conditions[np.ndarray], found: CellResponses, library: Tensor, generator: torch.Generator
+    ) -> sparse.csr_matrix:
+        """Draw one minibatch; transferred responses apply to drawn untreated cells."""
+        known = found.known
+        if known.any():
+            given = without_treatment(given, self.module.specs, known)
+        drawn = whole_counts(self._drawn(given.to(library.device), library, generator))
+        return found.apply(drawn, generator, keep_library=True) if known.any() else drawn
 
     def _drawn(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch by the network, and some modalities by regression on the others."""
@@ -123,13 +138,9 @@ class Sampler:
         treated = conditions.only(self.module.intervention_names)
         if not treated:
             return obs
-        found = CellResponses.of_network(conditions.n_cells)
-        if self.responses is not None:
-            found = self.responses.transferred(conditions, self.response_scale)
-        columns, is_treated = found.columns().set_axis(obs.index), np.any([x.mask.any(1) for x in treated.values()], 0)
-        is_network = is_treated & (columns["response_source"] == "network")
-        columns.loc[is_network & ~obs[UNSEEN], "response_source"] = "own"
-        if (is_network & obs[UNSEEN]).any():
+        is_treated = np.any([x.mask.any(1) for x in treated.values()], 0)
+        columns = self.transferred(conditions).columns(is_trained=~obs[UNSEEN].to_numpy()).set_axis(obs.index)
+        if (is_treated & (columns["response_source"] == "network")).any():
             warn_user(UNKNOWN_RESPONSE)
         columns.loc[~is_treated] = np.nan
         return obs.join(columns)

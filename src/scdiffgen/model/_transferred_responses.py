@@ -97,26 +97,39 @@ class CellResponses:
         rows = [np.zeros(1) if response is None else response.log_ratio for response in self.responses]
         return np.stack(np.broadcast_arrays(*rows))[self.group_of]
 
-    def columns(self) -> pd.DataFrame:
-        sources = ["network" if response is None else response.prediction.source for response in self.responses]
-        both = ("response_source", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
-        columns = {name: pd.Categorical(np.array(values)[self.group_of], list(order)) for name, values, order in both}
-        return pd.DataFrame(columns)
+    def take(self, rows: np.ndarray) -> CellResponses:
+        """Return the responses of some cells; groups without these cells are left out, in the same order."""
+        groups, group_of = np.unique(self.group_of[rows], return_inverse=True)
+        return CellResponses(group_of.ravel(), [self.responses[group] for group in groups])
+
+    def columns(self, is_trained: np.ndarray | None = None) -> pd.DataFrame:
+        """Name the source and the check of each cell's response.
+
+        Cells that the network draws are ``"own"`` if it was trained on cells of their conditions (``is_trained``).
+        """
+        names = ["network" if response is None else response.prediction.source for response in self.responses]
+        sources, checks = np.array(names)[self.group_of], np.array([*map(check_of, self.responses)])[self.group_of]
+        if is_trained is not None:
+            sources = np.where((sources == "network") & is_trained, "own", sources)
+        categories = pd.Categorical(sources, list(SOURCES)), pd.Categorical(checks, list(CHECKS))
+        return pd.DataFrame(dict(zip(("response_source", "response_check"), categories, strict=True)))
 
     def cautions(self) -> Iterable[str]:
         return dict.fromkeys(text for x in self.responses if x is not None for text in x.prediction.cautions)
 
-    def apply(self, counts: Tensor, generator: torch.Generator, *, keep_library: bool = False) -> Tensor:
-        """Apply responses to CSR or dense counts ``(cells, genes)``, in dense form; other cells are unchanged."""
-        cells = to_scipy(counts) if counts.layout == torch.sparse_csr else sparse.csr_matrix(counts.cpu().numpy())
-        result = cells.astype(np.float32).toarray()
+    def apply(
+        self, counts: sparse.csr_matrix, generator: torch.Generator, *, keep_library: bool = False
+    ) -> sparse.csr_matrix:
+        """Apply responses to counts ``(cells, genes)``; cells without a response are unchanged."""
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        places, parts = [], []
         for group, response in enumerate(self.responses):
-            rows = np.flatnonzero(self.group_of == group)
+            places.append(np.flatnonzero(self.group_of == group))
+            cells = counts[places[-1]]
             if response is not None:
-                rng = np.random.default_rng([seed, group])
-                result[rows] = response.apply(cells[rows], rng, keep_library=keep_library).toarray()
-        return torch.from_numpy(result).to(counts.device)
+                cells = response.apply(cells, np.random.default_rng([seed, group]), keep_library=keep_library)
+            parts.append(cells)
+        return sparse.vstack(parts, format="csr", dtype=np.int32)[np.argsort(np.concatenate(places))]
 
 
 @dataclass(frozen=True)
