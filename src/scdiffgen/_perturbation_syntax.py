@@ -74,6 +74,10 @@ class PerturbationSyntax:
         whole = str(text).strip()
         return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
 
+    def perturbations(self, text: Any) -> list[str]:
+        """Split like :meth:`parts`, and leave out controls."""
+        return [name for name in self.parts(text) if name not in self.control]
+
     def advice(self, *texts: Any) -> str:
         """Explain how to write names that contain the separator; empty if no text contains it."""
         joined = " ".join(map(str, texts))

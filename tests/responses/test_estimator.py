@@ -394,6 +394,9 @@ def test_labels_that_are_not_known_are_refused() -> None:
         ValueError, match="`treatment` has 'x': choose from none, because all fitted cells are controls"
     ):
         untreated.predict("x")
+    assert not estimator.predict("control", "a").change.any()
+    with_control, alone = (estimator.predict(name, "a").change for name in ("x+control", "x"))
+    np.testing.assert_array_equal(with_control, alone)
     for context in ("q", None):
         with pytest.raises(ValueError, match=rf"`context` is {context!r}: choose from \['a', 'b'\]"):
             estimator.predict("x", context)

@@ -101,7 +101,7 @@ class Keys(NamedTuple):
 
     def _canonical(self, perturbation: str) -> str:
         syntax = PerturbationSyntax(self.control)
-        return syntax.separator.join(sorted(part for part in syntax.parts(perturbation) if part not in self.control))
+        return syntax.separator.join(sorted(syntax.perturbations(perturbation)))
 
     def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
         if self.dose is None:

@@ -51,6 +51,7 @@ class ResponseEstimator:
     predictor: ResponsePredictor = field(repr=False)
     names: Sequence[str]
     contexts: Sequence[object]
+    _syntax: PerturbationSyntax = field(default=PerturbationSyntax(), repr=False)
 
     @classmethod
     def fit(
@@ -98,7 +99,7 @@ class ResponseEstimator:
             raise ValueError(f"`treatment` has no cell {control!r}: pass the label of untreated cells as `control`.")
         distinct, label_of = np.unique(labels, return_inverse=True)
         syntax = PerturbationSyntax((control.strip(),))
-        parts = [[name for name in syntax.parts(label) if name not in syntax.control] for label in distinct]
+        parts = [syntax.perturbations(label) for label in distinct]
         names = sorted({*(features or {}), *chain.from_iterable(parts)})
         slots = [[names.index(name) for name in label] or [Code.ABSENT] for label in parts]
         interventions = np.array([*zip_longest(*slots, fillvalue=Code.ABSENT)]).T[label_of]
@@ -113,7 +114,7 @@ class ResponseEstimator:
         sums.add(cells)
         vectors = None if features is None else np.stack([np.asarray(features[name], dtype=float) for name in names])
         predictor = ResponsePredictor(sums.finish(), vectors, [1], ["context", "batch"], [0])
-        return cls(predictor, names, contexts.tolist())
+        return cls(predictor, names, contexts.tolist(), syntax)
 
     def predict(self, treatment: str, context: object = None, dose: float = 1.0) -> Prediction | None:
         """Predict the change of mean log expression in a context; ``None`` if no data predict it.
@@ -180,7 +181,7 @@ class ResponseEstimator:
 
     def _codes(self, treatment: str, context: object, dose: float) -> Asked:
         """Encode a context and a treatment; raise if a label was not fitted."""
-        parts = PerturbationSyntax().parts(treatment)
+        parts = self._syntax.perturbations(treatment)
         if unknown := [part for part in parts if part not in self.names]:
             known = list(self.names) or "none, because all fitted cells are controls"
             raise ValueError(f"`treatment` has {unknown[0]!r}: choose from {known}.")
