@@ -199,7 +199,7 @@ raises_pot = ImportError
     If ``metrics`` names ``"wasserstein"`` and POT is not installed.
 warns_pot = UserWarning
     If ``metrics`` is ``None`` and POT is not installed.
-warns_few = FewCellsWarning
+warns_few = UserWarning
     If there are fewer cells than a metric needs; its scores are NaN.
 """
 

@@ -133,7 +133,10 @@ def test_columns_are_the_plain_functions(transfer, report) -> None:
     }
     for name in ("sign_agreement", "fold_change_spearman", "fold_change_slope"):
         expected[name] = getattr(_response, name)(change, predicted, tests.significant)
-    found = metrics.response_heterogeneity(transfer["real"][half], transfer["perfect"], transfer["control"])
+    treated, untreated, given = (
+        sparse.csr_matrix(cells.X) for cells in (transfer["real"][half], transfer["control"], transfer["perfect"])
+    )
+    found = _response.RealResponse(treated, untreated, tests.significant, 0).compare(given)
     expected |= {"response_spread": found.spread, "non_responders_error": found.non_responders_error}
     row = report.set_index("prediction").loc["perfect", list(expected)]
     assert row.to_dict() == pytest.approx(expected, rel=1e-5, nan_ok=True)  # real cells do not vary

@@ -9,11 +9,11 @@ from ._classifiers import classifier_auc, label_accuracy
 from ._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from ._evaluate import Evaluation, evaluate
 from ._genes import dirichlet_multinomial_nll, gene_correlation_error
-from ._input import FewCellsWarning
+from ._input import FewCellsWarning as FewCellsWarning  # to filter warnings by class
 from ._membership import membership_inference
 from ._perturbation_report import perturbation_report
 from ._resampling import split_halves
-from ._response import pearson_delta, response_heterogeneity
+from ._response import pearson_delta
 from ._space import ExpressionSpace
 from ._spread import gene_programs
 
@@ -21,7 +21,6 @@ __all__ = [
     "CopyWarning",
     "Evaluation",
     "ExpressionSpace",
-    "FewCellsWarning",
     "baselines",
     "classifier_auc",
     "dirichlet_multinomial_nll",
@@ -35,7 +34,6 @@ __all__ = [
     "novelty",
     "pearson_delta",
     "perturbation_report",
-    "response_heterogeneity",
     "split_halves",
     "wasserstein",
 ]

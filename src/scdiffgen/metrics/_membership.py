@@ -88,7 +88,7 @@ def membership_inference(
 
     Warns
     -----
-    FewCellsWarning
+    UserWarning
         If fewer than ten donors per side are attacked, so that intervals are imprecise.
 
     Examples

@@ -16,9 +16,8 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from scdiffgen._log_normalise import library_sizes, log_normalise
-from scdiffgen._shared_docs import shared_docs
 
-from ._input import FEWEST_CELLS, RESPONSE, CountsLike, Matrix, as_count_pair, as_numbers, enough_cells, label_sums
+from ._input import FEWEST_CELLS, RESPONSE, Matrix, as_numbers, enough_cells, label_sums
 from ._resampling import Weights
 
 SIGNIFICANT = 0.05
@@ -185,11 +184,10 @@ def mean_change(treated: sparse.csr_matrix, control: sparse.csr_matrix, before: 
 
 
 class ResponseHeterogeneity(NamedTuple):
-    """Heterogeneity of predicted and real responses; see `response_heterogeneity`."""
+    """Heterogeneity of the single-cell responses of predicted and real treated cells; NaN if undefined."""
 
-    strength: float
-    spread: float
-    non_responders: float
+    spread: float  # ratio of the standard deviations of scores, without sampling noise
+    non_responders: float  # fractions of cells with scores below those of 95 % of the untreated cells
     non_responders_real: float
 
     @property
@@ -198,69 +196,17 @@ class ResponseHeterogeneity(NamedTuple):
         return abs(self.non_responders - self.non_responders_real)
 
 
-UNDEFINED = ResponseHeterogeneity(*[float("nan")] * 4)
-
-
-@shared_docs
-def response_heterogeneity(
-    real: CountsLike, predicted: CountsLike, control: CountsLike, *, layer: str | None = None, seed: int = 0
-) -> ResponseHeterogeneity:
-    r"""Compare the heterogeneity of single-cell responses between predicted and real treated cells.
-
-    The score of a cell x (log(1 + counts per 10,000)) is its projection on the mean change :math:`\Delta` from
-    untreated (mean :math:`\mu`) to real treated cells, over the responding genes (Wilcoxon test of
-    `perturbation_report`): :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`. The score of the mean untreated cell is 0,
-    and that of the mean real treated cell is 1.
-
-    The spread excludes sampling noise: the molecules of each cell are split at random into two halves, and the
-    covariance of their scores over cells is the variance without noise (molecular cross-validation), after regression
-    on a parabola in log library size. The spread includes the variation of these genes before treatment. It is about
-    10 % too large for cells with a tenth of the molecules of the other cells.
-
-    Parameters
-    ----------
-    real, predicted
-        Counts of real and predicted treated cells of one type, ``(cells, genes)``; genes are aligned by name.
-    control
-        Counts of untreated cells of this type.
-    {draws}
-
-    Returns
-    -------
-    strength
-        Mean score of the predicted cells; 1 is best.
-    spread
-        Ratio of the standard deviations of scores of predicted and real treated cells, without sampling noise; 1 is
-        best. NaN if real cells do not vary.
-    non_responders, non_responders_real
-        Fractions of predicted and of real treated cells with scores below those of 95 % of the untreated cells,
-        including sampling noise.
-
-    All are NaN if no gene responds, or, with a warning, if a sample has fewer than ten cells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng, rates = np.random.default_rng(0), np.full(30, 10.0)
-    >>> induced = np.where(np.arange(30) < 5, 4.0, 1.0)
-    >>> control, predicted = rng.poisson(rates, (200, 30)), rng.poisson(rates * induced, (200, 30))
-    >>> real = np.vstack([rng.poisson(rates * induced, (140, 30)), rng.poisson(rates, (60, 30))])
-    >>> found = response_heterogeneity(real, predicted, control)
-    >>> bool(found.spread < 0.2), found.non_responders, round(found.non_responders_real, 1)
-    (True, 0.0, 0.3)
-    """
-    first, second = as_count_pair(real, predicted, layer=layer, names=("real", "predicted"))
-    _, untreated = as_count_pair(real, control, layer=layer, names=("real", "control"))
-    n_cells = {"real": first.shape[0], "predicted": second.shape[0], "control": untreated.shape[0]}
-    if not enough_cells("response_heterogeneity", FEWEST_CELLS, **n_cells):
-        return UNDEFINED
-    responding = rank_genes(_expression(first), _expression(untreated)).significant
-    return RealResponse(first, untreated, responding, seed).compare(second)
+UNDEFINED = ResponseHeterogeneity(*[float("nan")] * 3)
 
 
 @dataclass(frozen=True)
 class RealResponse:
-    """Response of real treated against untreated cells, counts ``(cells, genes)``, along which cells are scored."""
+    r"""Response of real treated against untreated cells, counts ``(cells, genes)``, along which cells are scored.
+
+    The score of a cell x (log(1 + counts per 10,000)) is its projection on the mean change :math:`\Delta` from
+    untreated (mean :math:`\mu`) to real treated cells, over the responding genes,
+    :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`: 0 for the mean untreated, and 1 for the mean real treated cell.
+    """
 
     treated: sparse.csr_matrix
     control: sparse.csr_matrix
@@ -275,7 +221,7 @@ class RealResponse:
         low, real = self._threshold, self._variance
         spread = np.sqrt(max(self.noiseless_variance(counts), 0.0) / real) if real > 0 else float("nan")
         missing = (self._scores(self.treated) < low).mean()
-        return ResponseHeterogeneity(*map(float, (scores.mean(), spread, (scores < low).mean(), missing)))
+        return ResponseHeterogeneity(*map(float, (spread, (scores < low).mean(), missing)))
 
     @cached_property
     def _direction(self) -> Vector:
@@ -299,7 +245,9 @@ class RealResponse:
         return np.asarray(_expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
 
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
-        """Estimate the variance of scores without sampling noise, by five splits of the molecules into halves."""
+        """Estimate the variance of scores without sampling noise, by molecular cross-validation."""
+        # The molecules of each cell are split at random into halves, five times. The covariance of their scores, after
+        # regression on a parabola in log library size, is the variance without noise.
         size = np.log(np.maximum(library_sizes(counts), 1))
         basis = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
         curves = basis.U[:, basis.S > 1e-8 * basis.S.max()]

@@ -6,4 +6,4 @@ from ._predictors import SOURCES, Prediction, dose_weights
 from ._pseudobulks import MIN_CELLS, Pseudobulks, PseudobulkSums
 from ._response_predictor import Comparisons, ResponsePredictor
 
-__all__ = ["Prediction", "ResponseEstimator"]
+__all__ = ["ResponseEstimator"]

@@ -126,7 +126,13 @@ class ResponseEstimator:
 
         Returns
         -------
-        The prediction: ``change`` (genes,), the ``half_width`` of its 80 % interval, its ``source`` and ``weights``.
+        The prediction. ``change`` (genes,) is the change of the mean of log(1 + counts per 10,000) at equal sequencing
+        depth; ``half_width`` (genes,) is half of the 80 % interval for the change that an experiment measures, NaN
+        without left-out responses; ``source`` is ``"own"``, ``"transferred"``, ``"parts"`` or ``"features"``;
+        ``weights`` are the stacking weights of the predictors, which sum to 1; ``pearson`` holds the correlations of
+        left-out responses with their predictions; ``gain`` is 1 minus the ratio of the squared errors of these
+        predictions and of the plain mean; ``cautions`` are in words; ``log_ratio`` is the log ratio of library sizes,
+        treated to untreated; ``no_source`` (genes,) marks genes whose response no data can predict.
 
         Raises
         ------

@@ -158,48 +158,19 @@ def _roots(log_mean: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted change of mean log expression.
+    """A predicted change of mean log expression, at equal sequencing depth."""
 
-    Parameters
-    ----------
-    change
-        Change of the mean of log(1 + counts per 10,000) at equal sequencing depth, (genes,).
-    half_width
-        Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out,
-        and for genes without a source.
-    source
-        ``"own"``, ``"transferred"``, ``"parts"`` or ``"features"``.
-    weights
-        Stacking weights of the predictors, which sum to 1.
-    pearson
-        Correlations of left-out responses with their predictions, ``(left out,)``.
-    gain
-        1 minus the ratio of the squared errors of these predictions and of the plain mean; NaN without left-out ones.
-    is_ahead
-        Whether squared errors are below those of the plain mean by more than an 80 % interval of the mean difference
-        over left-out responses; ``None`` for fewer than two.
-    cautions
-        Cautions in words.
-    log_ratio
-        Log ratio of library sizes, treated to untreated, as measured.
-    is_noise
-        Whether no gene changes significantly in any context from which the response is predicted.
-    no_source
-        Genes that are expressed in the context and hardly in any source of the response, (genes,): no method can
-        know their response.
-    """
-
-    change: np.ndarray
-    half_width: np.ndarray
+    change: np.ndarray  # (genes,): of the mean of log(1 + counts per 10,000)
+    half_width: np.ndarray  # (genes,): of the 80 % interval; NaN without left-out responses, and for `no_source`
     source: Source
-    weights: Mapping[str, float]
-    pearson: np.ndarray
-    gain: float = np.nan
-    is_ahead: bool | None = None
+    weights: Mapping[str, float]  # stacking weights of the predictors, which sum to 1
+    pearson: np.ndarray  # (left out,): correlations of left-out responses with their predictions
+    gain: float = np.nan  # 1 minus the ratio of the squared errors of these predictions and of the plain mean
+    is_ahead: bool | None = None  # whether errors are below the plain mean's by an 80 % interval; None if too few
     cautions: tuple[str, ...] = ()
-    log_ratio: float = 0.0
-    is_noise: bool = False
-    no_source: np.ndarray | bool = False
+    log_ratio: float = 0.0  # of library sizes, treated to untreated, as measured
+    is_noise: bool = False  # whether no gene changes significantly in any context that the prediction rests on
+    no_source: np.ndarray | bool = False  # (genes,): expressed in the context and hardly in any source
 
     def with_cautions(self, *cautions: str) -> Self:
         """Add distinct cautions."""
