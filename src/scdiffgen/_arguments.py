@@ -1,10 +1,10 @@
 """Checks of arguments: numbers, choices and unknown names."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any
+from typing import TypeGuard
 
 from ._messages import did_you_mean
 
@@ -13,25 +13,25 @@ LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
-def is_finite_number(value: Any) -> bool:
+def is_finite_number(value: object) -> TypeGuard[float]:
     """Test whether ``value`` is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_whole_number(name: str, value: Any, *, at_least: int = 1) -> int:
+def check_whole_number(name: str, value: object, *, at_least: int = 1) -> int:
     """Convert a whole number to ``int``; raise if it is none or below ``at_least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
     return int(value)
 
 
-def check_share(name: str, value: Any, what: str = "a share") -> None:
+def check_share(name: str, value: object, what: str = "a share") -> None:
     """Raise unless ``value`` is a number in [0, 1)."""
     if not (is_finite_number(value) and 0 <= value < 1):
         raise ValueError(f"`{name}` is {value!r}: pass {what} in [0, 1).")
 
 
-def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise unless ``value`` is one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` is {value!r}: choose one of {list(choices)}.")

@@ -4,7 +4,6 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,21 +21,21 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Convert a NumPy scalar to a Python value, which prints as the user wrote it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def listed(values: Iterable[Any]) -> str:
+def listed(values: Iterable[object]) -> str:
     """List at most ten values, with their total number if there are more."""
     everything = [repr(plain(value)) for value in values]
     shown = ", ".join(everything[:LONGEST_LIST])
     return shown if len(everything) <= LONGEST_LIST else f"{shown}, ... ({len(everything)} in all)"
 
 
-def did_you_mean(value: Any, known: Iterable[Any]) -> str:
+def did_you_mean(value: object, known: Iterable[object]) -> str:
     """Suggest the known names closest to a value; empty if none is close."""
-    by_lower_case: dict[str, Any] = {}
+    by_lower_case: dict[str, object] = {}
     for name in known:
         by_lower_case.setdefault(str(name).lower(), name)
     close = difflib.get_close_matches(str(value).lower(), list(by_lower_case), n=3)
@@ -53,7 +52,7 @@ def counted(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
-def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
+def unknown_name(what: str, name: object, known: Sequence[object]) -> str:
     """Describe an unknown name, with the known names and a suggestion."""
     choices = f"they are {listed(known)}" if len(known) else "there is none"
     return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"

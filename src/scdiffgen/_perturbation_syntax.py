@@ -30,7 +30,7 @@ class PerturbationSyntax:
         if not self.separator or not self.separator.strip():
             raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
 
-    def parse(self, text: Any, dose: Any = None) -> DosesByName:  # `dose`: number, "0.5+2.0", mapping or None
+    def parse(self, text: object, dose: Any = None) -> DosesByName:  # `dose`: number, "0.5+2.0", mapping or None
         """Parse ``"A"``, ``"A+B"`` or a control into doses by name, in any order; NaN without a dose."""
         names = self.split(text)
         if "" in names and "" not in self.control:
@@ -39,7 +39,7 @@ class PerturbationSyntax:
             return self._canonical(names, _doses_by_name(names, dose, self.control))
         return self._canonical(names, self._aligned(self._split_doses(dose), names))
 
-    def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> DosesByName:
+    def combine(self, names: Sequence[object], doses: Sequence[Any]) -> DosesByName:
         """Parse an entry with one column per part; ``None`` or an empty text is no part."""
         given_names, given_doses = [], []
         for name, dose in zip(names, doses, strict=True):
@@ -61,7 +61,7 @@ class PerturbationSyntax:
         """Join names by the separator; the name of the first control if there is none."""
         return self.separator.join(treatment) if treatment else self.control[0]
 
-    def split(self, text: Any) -> list[str]:
+    def split(self, text: object) -> list[str]:
         """Split into parts in order, including controls; raise if the separator belongs to a name."""
         parts = self.parts(text)
         unbalanced = [part for part in parts if not _is_balanced(part)]
@@ -69,16 +69,16 @@ class PerturbationSyntax:
             raise ValueError(f"the part {unbalanced[0]!r} has unbalanced brackets.{self.advice(text)}")
         return parts
 
-    def parts(self, text: Any) -> list[str]:
+    def parts(self, text: object) -> list[str]:
         """Split at each separator, except in the name of a control; parts are in order and not checked."""
         whole = str(text).strip()
         return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
 
-    def perturbations(self, text: Any) -> list[str]:
+    def perturbations(self, text: object) -> list[str]:
         """Split like :meth:`parts`, and leave out controls."""
         return [name for name in self.parts(text) if name not in self.control]
 
-    def advice(self, *texts: Any) -> str:
+    def advice(self, *texts: object) -> str:
         """Explain how to write names that contain the separator; empty if no text contains it."""
         joined = " ".join(map(str, texts))
         if self.separator not in joined:
@@ -158,7 +158,7 @@ def dose_number(dose: Any) -> float:
         raise ValueError(f"dose {dose!r} is no number; write the unit in `dose_unit`, not beside the number") from None
 
 
-def _doses_by_name(names: Sequence[str], doses: Mapping[Any, Any], control: Sequence[str]) -> list[float]:
+def _doses_by_name(names: Sequence[str], doses: Mapping[object, Any], control: Sequence[str]) -> list[float]:
     by_name = {str(name).strip(): dose_number(dose) for name, dose in doses.items()}
     unknown = [name for name in by_name if name not in names and name not in control]
     if unknown:

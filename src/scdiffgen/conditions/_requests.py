@@ -58,7 +58,7 @@ def _as_frame(conditions: Request) -> pd.DataFrame:
     return conditions.drop(columns=[*ADDED], errors="ignore").reset_index(drop=True)
 
 
-def _is_positive_integer(value: Any) -> bool:
+def _is_positive_integer(value: object) -> bool:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         return False
     return bool(value > 0 and float(value).is_integer())

@@ -314,7 +314,7 @@ def _request_of(path: Path) -> dict[str, Any] | None:
             file.close()
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: object) -> str:
     """Hash a table, an array, or plain values that contain some, as a short entry of a request."""
     digest = sha256()
     for part in _content(value):
@@ -322,7 +322,7 @@ def digest_of(value: Any) -> str:
     return f"{DIGEST}{digest.hexdigest()}"
 
 
-def _content(value: Any) -> Iterator[bytes]:
+def _content(value: object) -> Iterator[bytes]:
     """Yield bytes that depend only on the values, and not on whether they were saved and loaded."""
     if isinstance(value, pd.DataFrame):
         yield value.to_json(orient="split", double_precision=15).encode()

@@ -5,12 +5,12 @@ copies of one cell, which keeps U-statistics unbiased.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._input import enough_cells
+from ._input import Matrix, enough_cells
 
 Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
 Seed: TypeAlias = int | Sequence[int]
@@ -72,7 +72,7 @@ def weight_below(values: NDArray, weights: Weights, at: NDArray, side: Literal["
     return below[:, np.searchsorted(values[order], at, side=side)]
 
 
-def unresampled(metric: str, needed: int, score: Callable[..., NDArray], x: Any, y: Any) -> float:
+def unresampled(metric: str, needed: int, score: Callable[..., NDArray], x: Matrix, y: Matrix) -> float:
     """Score two samples without resampling; NaN, with a warning, if a side has fewer cells than needed."""
     n_real, n_generated = x.shape[0], y.shape[0]
     if not enough_cells(metric, needed, real=n_real, generated=n_generated):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -213,7 +212,7 @@ def interval_table(
     resampled: Mapping[str, NDArray[np.float64]],
     columns: Mapping[str, tuple[str, str, str]],
     is_ratio: NDArray[np.bool_],
-    index: Any,
+    index: pd.Index | Sequence[str],
 ) -> pd.DataFrame:
     """Tabulate estimates of generated and other real cells with 95 % intervals, from ``(rows, statistics)``."""
     # Ratios are passed as logarithms; the best ratio is 1 and the best difference 0. `apart` marks intervals of

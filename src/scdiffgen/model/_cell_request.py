@@ -1,7 +1,9 @@
 """Encoding of requests for cells."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +27,9 @@ from scdiffgen.data import (
 
 from ._model_access import batch_name
 from ._training_summary import TrainingCells
+
+if TYPE_CHECKING:
+    from ._training_summary import LibrarySize
 
 
 class CellRequest:
@@ -55,7 +60,7 @@ class CellRequest:
         return self.known.complete(self.encoded.take(self.row_of[cells]), generator)
 
     def completed(
-        self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
+        self, generator: torch.Generator, library_size: LibrarySize = None, cells: slice | np.ndarray = slice(None)
     ) -> tuple[Conditions[np.ndarray], np.ndarray]:
         """Return complete conditions and library sizes of cells."""
         complete = self.complete(generator, cells)

@@ -4,13 +4,11 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from numpy.typing import ArrayLike
 
 from scdiffgen._arguments import LARGEST_LIBRARY, check_share, check_whole_number, is_finite_number
 
@@ -24,7 +22,7 @@ def check_seed(seed: int | None) -> None:
         raise ValueError(f"`seed` is {seed}: pass a whole number of at most {largest}.")
 
 
-def check_path(name: str, path: Any) -> Path:
+def check_path(name: str, path: object) -> Path:
     """Return a path at which a file or folder can be created; raise otherwise."""
     if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
         raise ValueError(f"`{name}` is {path!r}: pass the path of a file or folder.")
@@ -49,10 +47,10 @@ def check_torch(weights: Iterable[torch.Tensor] = ()) -> None:
         )
 
 
-def check_devices(accelerator: Any, devices: Any, strategy: Any) -> None:
+def check_devices(accelerator: str, devices: int | list[int] | str, strategy: object) -> None:
     """Raise if Lightning would start copies of the user's script on a CPU without a ``strategy``."""
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available())
-    if on_cpu and strategy is None and str(devices).isdecimal() and int(devices) > 1:
+    if on_cpu and strategy is None and str(devices).isdecimal() and int(str(devices)) > 1:
         raise ValueError(
             f"`devices` is {devices!r} on a CPU, which would start that many copies of your script: pass `devices=1` "
             "(it uses all cores), or pass a `strategy`, too."
@@ -93,7 +91,7 @@ def check_split(n_cells: int, train_size: float | None, validation_size: float |
         )
 
 
-def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
+def external_split(parts: object, n_cells: int) -> list[np.ndarray]:
     """Return positions of training, validation and test cells; parts that are not given are empty."""
     name = "`datasplitter_kwargs['external_indexing']`"
     way_out = "Pass a list of up to three arrays of positions: of training, validation and test cells."
@@ -147,7 +145,7 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
             )
 
 
-def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
+def library_sizes(given: object, n_cells: int) -> np.ndarray:
     """Broadcast one library size, or one per cell, to ``(cells,)``."""
     one_or_each = f"pass one number, or one for each of {n_cells} cells."
     if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):

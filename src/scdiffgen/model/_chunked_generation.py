@@ -31,6 +31,8 @@ from ._training_summary import sizes_by_name
 if TYPE_CHECKING:
     from distributed import Client
 
+    from ._training_summary import LibrarySize
+
 MAX_LOST = 3  # number of times that workers may be lost before a chunk is given up
 
 Chunk = tuple[Conditions[np.ndarray], np.ndarray, int]
@@ -41,7 +43,7 @@ def write_cells(
     path: str | os.PathLike[str],
     request: CellRequest,
     sampler: Sampler,
-    library_size: Any,
+    library_size: LibrarySize,
     chunk_size: int,
     seed: int,
     client: Client | None,
@@ -160,7 +162,7 @@ def _sample_on(
         refill()
 
 
-def check_client(client: Any) -> None:
+def check_client(client: object) -> None:
     """Raise unless ``client`` is ``None`` or a synchronous Dask client."""
     if client is None:
         return

@@ -265,7 +265,7 @@ def compare_expression(
     return pd.concat(tables)
 
 
-def _observed(counts: Any) -> dict[str, np.ndarray]:
+def _observed(counts: np.ndarray | sparse.spmatrix) -> dict[str, np.ndarray]:
     """Compute each gene's mean count, share of cells with the gene, and mean count per 10,000."""
     counts = sparse.csr_matrix(counts)
     shares = sparse.diags(1e4 / np.maximum(library_sizes(counts), 1)) @ counts

@@ -345,7 +345,7 @@ def cells_between(
     ends: Mapping[str, CellRequest],
     sampler: Sampler,
     weights: Sequence[float],
-    library_size: Any,
+    library_size: LibrarySize,
     seed: int | None,
     *,
     silent: bool,
@@ -398,7 +398,7 @@ class ModalityRequest:
         return [name for name in self.names if name in chosen]
 
     def draw(
-        self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: Any, *, expected: bool
+        self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: LibrarySize, *, expected: bool
     ) -> MuData:
         """Keep the counts of the given modalities, and generate counts of the targets."""
         by_name = {} if library_size is None else sizes_by_name(library_size, self.targets)

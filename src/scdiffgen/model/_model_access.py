@@ -1,11 +1,13 @@
 """Shared checks and accessors: training, genes, modalities, registered cells, messages and sampler of a model."""
 
+from __future__ import annotations
+
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +37,9 @@ from ._checks import check_guidance, check_torch
 from ._modality_imputer import CountDraw
 from ._sampler import FEW_STEPS, N_STEPS, SHALLOW, Sampler
 from ._training_summary import response_model, training_summary
+
+if TYPE_CHECKING:
+    from ._training_summary import LibrarySize
 
 
 def require_training(model: BaseModelClass) -> None:
@@ -157,7 +162,7 @@ def sampler_of(
     batch_size: int = BATCH_SIZE,
     guidance_scale: float | Mapping[str, float] = 1.0,
     given: Sequence[str] = (),
-    library_size: Any = None,
+    library_size: LibrarySize = None,
 ) -> Sampler:
     """Build the sampler of a model; raise if a number is out of range or a guided condition is not given."""
     check_guidance(guidance_scale, given)
@@ -198,7 +203,7 @@ def less_chatter(*loggers: str) -> Iterator[None]:
             logger.setLevel(level)
 
 
-def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
+def check_cells(adata: object, *, may_be_view: bool = True) -> None:
     """Raise unless ``adata`` is an AnnData; raise for views unless ``may_be_view``."""
     if isinstance(adata, MuData):
         raise TypeError(
@@ -214,7 +219,7 @@ def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
         raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
 
 
-def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
+def check_mudata(mdata: object, *, may_be_view: bool = True) -> None:
     """Raise unless ``mdata`` is a MuData; raise for views unless ``may_be_view``."""
     if not isinstance(mdata, MuData):
         kind = type(mdata).__name__

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -45,6 +45,7 @@ from ._training_summary import (
 )
 
 LoadingMethod = Literal["regression", "readout", "gradient"]
+AnyModel = TypeVar("AnyModel", bound=BaseModelClass)
 
 
 class TokenReader:
@@ -190,7 +191,7 @@ def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | 
     return tokens
 
 
-def truncated(model: BaseModelClass, n_tokens: int) -> Any:
+def truncated(model: AnyModel, n_tokens: int) -> AnyModel:
     """Create a model of the first tokens of a model with nested tokens."""
     with torch.random.fork_rng(devices=[]):  # initial weights, which are replaced
         cut = type(model)(registered(model), **model.init_params_["non_kwargs"] | {"n_tokens": n_tokens})

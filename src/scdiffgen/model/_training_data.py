@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from mudata import MuData
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 from scvi.utils import track
@@ -73,11 +75,11 @@ class MinibatchReader:
         return self.module.unpack(tensors)
 
 
-def check_categories(model: BaseModelClass, of_module: Any) -> None:
+def check_categories(model: BaseModelClass, registry: object) -> None:
     """Raise if a data module of scvi-tools encodes labels or batches in another order than the model."""
-    if not isinstance(of_module, Mapping) or of_module.get("setup_method_name") != "setup_datamodule":
+    if not isinstance(registry, Mapping) or registry.get("setup_method_name") != "setup_datamodule":
         return
-    theirs = read_registry(of_module, type(model))
+    theirs = read_registry(registry, type(model))
     known = {spec.registry_key: spec for spec in condition_specs(theirs)}
     for spec in model.module.specs:
         if spec.registry_key in (REGISTRY_KEYS.LABELS, REGISTRY_KEYS.BATCH):
@@ -132,7 +134,12 @@ class LoadedCells(Cells):
 
 
 def given_cells(
-    model: BaseModelClass, adata: Any, indices: Any, batch_size: int, description: str | None, dataloader: Any
+    model: BaseModelClass,
+    adata: AnnData | MuData | None,
+    indices: Sequence[int] | np.ndarray | None,
+    batch_size: int,
+    description: str | None,
+    dataloader: Iterable[Any] | None,
 ) -> Cells:
     """Return the cells of a data loader if given, else registered cells."""
     if dataloader is None:

@@ -51,9 +51,9 @@ def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False, l
 
 def check_training(
     model: BaseModelClass,
-    datamodule: Any,
+    datamodule: LightningDataModule | None,
     accelerator: str,
-    devices: Any,
+    devices: int | list[int] | str,
     split: Mapping[str, Any],
     trainer: Mapping[str, Any],
 ) -> None:
@@ -77,7 +77,7 @@ def check_training(
         check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
 
-def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[str, Any]) -> None:
+def _check_data_module(model: BaseModelClass, datamodule: object, split: Mapping[str, Any]) -> None:
     """Raise if a model cannot be trained from a data module, or arguments of a split are given."""
     if not isinstance(datamodule, LightningDataModule):
         raise TypeError(

@@ -41,7 +41,8 @@ from ._transferred_responses import ResponseModel, build_response_model, number_
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
+    SizesOfCells = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike]
+    LibrarySize = SizesOfCells | Mapping[str, SizesOfCells] | None
 
 TrainingData = RegisteredData | StreamedData
 
@@ -252,14 +253,14 @@ class TrainingCells:
         self,
         conditions: Conditions[np.ndarray],
         generator: torch.Generator,
-        requested: Any = None,
+        requested: LibrarySize = None,
         rows: pd.DataFrame | None = None,
     ) -> np.ndarray:
         """Draw library sizes ``(cells,)`` or ``(cells, modalities)``; functions get ``rows`` of the request."""
         names, rng = self.modalities, np.random.default_rng(generator.initial_seed())
         by_name = {} if requested is None else sizes_by_name(requested, names) if names else {"": requested}
 
-        def resolved(given: Any) -> np.ndarray:
+        def resolved(given: LibrarySize) -> np.ndarray:
             return library_sizes(given(rows, rng) if callable(given) else given, conditions.n_cells)
 
         if len(names) < 2 and by_name:
@@ -287,7 +288,9 @@ class TrainingCells:
         return count_matching(compared, requested, self.summary.conditions)
 
 
-def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:
+def sizes_by_name(
+    library_size: SizesOfCells | Mapping[str, SizesOfCells], modalities: Sequence[str]
+) -> Mapping[str, SizesOfCells]:
     """Map modalities to library sizes; a single modality needs no name."""
     if isinstance(library_size, Mapping):
         unknown = [name for name in library_size if name not in modalities]

@@ -1,7 +1,7 @@
 """Options and sizes of the network."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from jaxtyping import Float
 from torch import Tensor
@@ -136,7 +136,7 @@ class NetworkSize:
             )
 
 
-def check_choices(options: Any) -> None:
+def check_choices(options: object) -> None:
     """Raise unless each value is one of the choices of its ``Literal`` type."""
     for name, kinds in get_type_hints(type(options)).items():
         if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):

@@ -236,7 +236,7 @@ def _check_donors(study: AnnData, n_cells: int) -> None:
         )
 
 
-def _checked_p_values(p: Any, genes: pd.Index) -> pd.Series:
+def _checked_p_values(p: object, genes: pd.Index) -> pd.Series:
     """Return p-values of the tested genes; raise unless a test returned p-values of distinct genes."""
     if not (isinstance(p, pd.Series) and p.dtype.kind in "fiu" and p.index.isin(genes).all()):
         raise TypeError(f"`test` returned {p!r}: return a pandas Series of p-values, with the genes as index.")
