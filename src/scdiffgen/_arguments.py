@@ -3,14 +3,11 @@
 import math
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
-from types import MappingProxyType
 from typing import TypeGuard
 
 from ._messages import did_you_mean
 
 LARGEST_LIBRARY = 2**24  # molecules per cell: float32 represents no larger odd number
-
-NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 def is_finite_number(value: object) -> TypeGuard[float]:
@@ -37,11 +34,12 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
         raise ValueError(f"`{name}` is {value!r}: choose one of {list(choices)}.")
 
 
-def check_names(of: str, given: Iterable[str], known: Iterable[str], elsewhere: Mapping[str, str] = NOWHERE) -> None:
+def check_names(of: str, given: Iterable[str], known: Iterable[str], instead: Mapping[str, str] | None = None) -> None:
     """Raise if an argument is unknown; the error names its replacement or the closest known name."""
+    instead = instead or {}
     for name in given:
-        if name in elsewhere or name not in known:
-            way_out = f" {elsewhere[name]}" if name in elsewhere else did_you_mean(name, known)
+        if name in instead or name not in known:
+            way_out = f" {instead[name]}" if name in instead else did_you_mean(name, known)
             if not way_out and "conditions" in known:
                 way_out = f" Conditions are passed as one mapping, `{of}({{{name!r}: ...}})`."
-            raise TypeError(f"`{of}` has no argument {name!r}.{way_out or did_you_mean(name, elsewhere)}")
+            raise TypeError(f"`{of}` has no argument {name!r}.{way_out or did_you_mean(name, instead)}")

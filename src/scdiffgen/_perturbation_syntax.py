@@ -37,7 +37,7 @@ class PerturbationSyntax:
             raise ValueError(f"a part is empty; write the parts with one {self.separator!r} between them")
         if isinstance(dose, Mapping):
             return self._canonical(names, _doses_by_name(names, dose, self.control))
-        return self._canonical(names, self._aligned(self._split_doses(dose), names))
+        return self._canonical(names, self._aligned(dose, names))
 
     def combine(self, names: Sequence[object], doses: Sequence[Any]) -> DosesByName:
         """Parse an entry with one column per part; ``None`` or an empty text is no part."""
@@ -89,13 +89,10 @@ class PerturbationSyntax:
             f"`perturbation_sep={other!r}` or any visible text that occurs in no name."
         )
 
-    def _split_doses(self, dose: Any) -> list[float]:
-        """Split doses; the sign in an exponent ("1e+3") is no separator."""
-        between = rf"(?<![\d.][eE]){re.escape(self.separator)}"
-        return [dose_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
-
-    def _aligned(self, doses: list[float], names: list[str]) -> list[float]:
-        """Align doses to names: a single dose holds for all names, and controls need no dose."""
+    def _aligned(self, dose: Any, names: list[str]) -> list[float]:
+        """Split doses and align them to names: a single dose holds for all names, and controls need no dose."""
+        between = rf"(?<![\d.][eE]){re.escape(self.separator)}"  # the sign in an exponent ("1e+3") is no separator
+        doses = [dose_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
         treated = [name not in self.control for name in names]
         if len(doses) == len(names):
             return doses

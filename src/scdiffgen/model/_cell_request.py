@@ -1,9 +1,7 @@
 """Encoding of requests for cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,11 +23,9 @@ from scdiffgen.data import (
     write_conditions,
 )
 
+from ._checks import LibrarySize
 from ._model_access import batch_name
 from ._training_summary import TrainingCells
-
-if TYPE_CHECKING:
-    from ._training_summary import LibrarySize
 
 
 class CellRequest:

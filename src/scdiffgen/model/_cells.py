@@ -81,10 +81,6 @@ class Cells:
         stale = columns.str.fullmatch(COUNT_SUMMARIES) & ~columns.isin([spec.name for spec in self.module.specs])
         return self.adata.obs.loc[:, ~(columns.str.startswith("_scvi_") | stale)].iloc[self.indices].copy()
 
-    def tokens(self) -> np.ndarray:
-        """Return concatenated tokens ``(cells, n_tokens * token_dim)``."""
-        return self.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in self])
-
     def in_order(self, rows: list[Any]) -> Any:
         """Join results of minibatches in the requested order of the cells."""
         back = np.argsort(self.sorted)

@@ -2,15 +2,19 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from lightning.pytorch.accelerators import AcceleratorRegistry
+from numpy.typing import ArrayLike
 
 from scdiffgen._arguments import LARGEST_LIBRARY, check_share, check_whole_number, is_finite_number
+
+SizesOfCells = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike]
+LibrarySize = SizesOfCells | Mapping[str, SizesOfCells] | None
 
 
 def check_seed(seed: int | None) -> None:

@@ -23,15 +23,13 @@ from scdiffgen.io import UNS_KEY, ChunkedFile, digest_of
 
 from ._cell_request import CellRequest
 from ._cells import blocks_of, generator_from, new_cells
-from ._checks import library_sizes
+from ._checks import LibrarySize, library_sizes
 from ._model_access import gene_table, modalities, weights_id
 from ._sampler import Sampler
 from ._training_summary import sizes_by_name
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from ._training_summary import LibrarySize
 
 MAX_LOST = 3  # number of times that workers may be lost before a chunk is given up
 

@@ -37,7 +37,7 @@ from ._training_summary import TrainingCells, sizes_by_name
 if TYPE_CHECKING:
     from distributed import Client
 
-    from ._training_summary import LibrarySize
+    from ._checks import LibrarySize
 
 Method = TypeVar("Method", bound=Callable)
 
@@ -397,6 +397,7 @@ class ModalityRequest:
             raise ValueError(f"`{argument}` names no modality: choose from {self.names}.")
         return [name for name in self.names if name in chosen]
 
+    @torch.no_grad()
     def draw(
         self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: LibrarySize, *, expected: bool
     ) -> MuData:
@@ -421,7 +422,7 @@ class ModalityRequest:
                 )
             return whole_counts(start)
 
-        counts = cells.in_order(sampler.over_cells(cells, draw))
+        counts = cells.in_order([draw(*batch) for batch in cells])
         columns = self.genes.index.get_level_values(0).isin([*self.given, *self.targets])
         result = new_cells(counts[:, columns], cells.obs(), self.genes.loc[columns])
         for name, parts in layers.items():

@@ -1,13 +1,11 @@
 """Shared checks and accessors: training, genes, modalities, registered cells, messages and sampler of a model."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,13 +31,10 @@ from scdiffgen.data import (
 from scdiffgen.module import DiffusionModule, Guidance
 
 from ._cells import BATCH_SIZE, quiet
-from ._checks import check_guidance, check_torch
+from ._checks import LibrarySize, check_guidance, check_torch
 from ._modality_imputer import CountDraw
 from ._sampler import FEW_STEPS, N_STEPS, SHALLOW, Sampler
 from ._training_summary import response_model, training_summary
-
-if TYPE_CHECKING:
-    from ._training_summary import LibrarySize
 
 
 def require_training(model: BaseModelClass) -> None:

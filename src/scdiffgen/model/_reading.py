@@ -158,7 +158,7 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         cells = given_cells(self, adata, indices, batch_size, None if silent else "Tokens", dataloader)
-        return cells.tokens()
+        return cells.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in cells])
 
     @shared_docs
     def evaluate_held_out(
@@ -367,7 +367,7 @@ def store_results(
             whole.uns[UNS_KEY] = reader.about(whole)
             file.finish(whole, [f"obsm/{key}" for key in chosen])
         return
-    minibatches = sampler.over_cells(cells, results_of) if chosen else []
+    minibatches = [results_of(*batch) for batch in cells] if chosen else []
     results = {key: cells.in_order([part[key] for part in minibatches]) for key in chosen} | gene_results
     adata = cells.adata
     for key, values in results.items():

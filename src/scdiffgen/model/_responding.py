@@ -23,6 +23,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import add_perturbations, registered_conditions, write_conditions
 from scdiffgen.diffusion import to_scipy
+from scdiffgen.module import DiffusionModule
 from scdiffgen.responses import Asked, ResponsePredictor
 
 from ._cell_request import encode, exceeded_doses, extend, warn_of_large_doses
@@ -371,9 +372,12 @@ def counterfactual_cells(
     _warn_of_treated_cells(cells, given, changes)
     before = given.take(cells.sorted)  # in the order of the minibatches
     after = before.replace(changes.take(np.zeros(before.n_cells, dtype=int)))
-    route, keep = _chosen_route(cells, before, changes, source, keep)
+    route = "resample" if keep is not None else _chosen_route(cells.module, before, changes)
+    if route == "resample" and keep is None:
+        _warn_of_joint_changes(before, changes, cells.module.intervention_names)
+        keep = 0.0
     responses = CellResponses.of_network(before.n_cells)
-    if route == "transfer" and sampler.responses is not None:
+    if route == "transfer" and source == "auto" and sampler.responses is not None:
         responses = sampler.responses.responses(before, after, sampler.response_scale)
         unmeasured = sampler.responses.number_cautions(after.take(np.flatnonzero(responses.known)))
         for caution in dict.fromkeys([*responses.cautions(), *unmeasured]):
@@ -393,26 +397,15 @@ def counterfactual_cells(
 
 
 def _chosen_route(
-    cells: Cells,
-    before: Conditions[np.ndarray],
-    changes: Conditions[np.ndarray],
-    source: ResponseSource,
-    keep: float | None,
-) -> tuple[Literal["transfer", "network", "resample"], float | None]:
-    """Choose how cells are predicted, and the share of their molecules that resampling keeps."""
-    effects = cells.module.intervention_names
-    batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
-    if keep is not None:
-        return "resample", keep
-    if _have_already(before, changes.without(effects)):  # `ResponsePredictor.change` chooses the source of the response
-        return "transfer" if source == "auto" else "network", None
-    if _have_already(before, changes.without(batch)):
-        return "network", None
-    _warn_of_joint_changes(before, changes.only(effects), changes.without(effects))
-    return "resample", 0.0
+    module: DiffusionModule, before: Conditions[np.ndarray], changes: Conditions[np.ndarray]
+) -> Literal["transfer", "network", "resample"]:
+    """Choose how cells are predicted: coupled by a transferred response or the network, or else resampled."""
+    batch = [spec.name for spec in module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
+    if _have_already(before, changes.without(module.intervention_names)):
+        return "transfer"  # `ResponsePredictor.change` chooses the source of the response
+    return "network" if _have_already(before, changes.without(batch)) else "resample"
 
 
-@torch.no_grad()
 def _predicted(
     sampler: Sampler,
     cells: Cells,
@@ -455,9 +448,10 @@ def _warn_of_response(requested: pd.Series, caution: str) -> None:
 
 
 def _warn_of_joint_changes(
-    before: Conditions[np.ndarray], treatment: Conditions[np.ndarray], others: Conditions[np.ndarray]
+    before: Conditions[np.ndarray], changes: Conditions[np.ndarray], effects: Sequence[str]
 ) -> None:
     """Warn that cells are resampled because other conditions change together with the treatment."""
+    treatment, others = changes.only(effects), changes.without(effects)
     names = " and ".join(repr(name) for name in others if not _have_already(before, others.only([name])))
     if not _have_already(before, treatment):
         warn_user(

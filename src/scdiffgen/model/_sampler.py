@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,10 +37,6 @@ class Sampler:
     by_regression: Sequence[CountDraw] = ()  # modalities that are drawn by regression on the other modalities
 
     @torch.no_grad()
-    def over_cells(self, cells: Cells, draw: Callable[[Tensor, Conditions[Tensor]], Any]) -> list[Any]:
-        return [draw(*minibatch) for minibatch in cells]
-
-    @torch.no_grad()
     def sample(
         self, given: Conditions[np.ndarray], sizes: np.ndarray, generator: torch.Generator, shown: str | None = None
     ) -> sparse.csr_matrix:
@@ -71,7 +66,7 @@ class Sampler:
             sizes = self.module.library(counts) if library is None else library(counts, conditions)
             return self.minibatch(conditions, sizes, generator)
 
-        return cells.in_order(self.over_cells(cells, draw))
+        return cells.in_order([draw(*batch) for batch in cells])
 
     def deepened(self, cells: Cells, factor: float, generator: torch.Generator) -> sparse.csr_matrix:
         """Add molecules to given cells until each has ``factor`` times its library size."""
@@ -87,7 +82,7 @@ class Sampler:
             deeper = module.generate(conditions, library, start=start, n_steps=self.n_steps, generator=generator)
             return whole_counts(deeper)
 
-        return cells.in_order(self.over_cells(cells, draw))
+        return cells.in_order([draw(*batch) for batch in cells])
 
     def sequenced_again(self, cells: Cells, n_samples: int, generator: torch.Generator) -> list[sparse.csr_matrix]:
         """Sequence given cells again: draw as many new molecules as the cells have, ``n_samples`` times."""
@@ -148,10 +143,8 @@ class Sampler:
     @property
     def response_scale(self) -> float:
         """Factor of transferred responses."""
-        scale = self.guidance.scale
-        if not isinstance(scale, Mapping):
-            return scale
-        return next((scale[name] for name in self.module.intervention_names if name in scale), 1.0)
+        scale, names = self.guidance.scale, self.module.intervention_names
+        return next((scale[name] for name in names if name in scale), 1.0) if isinstance(scale, Mapping) else scale
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

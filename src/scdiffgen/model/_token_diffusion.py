@@ -53,11 +53,6 @@ PRESETS: dict[str, NetworkSize] = {
 MANY_CELLS = 25_000  # number of cells from which the default is "medium", for benchmarked types of models
 
 
-def default_preset(n_cells: int, n_modalities: int) -> Preset:
-    """Choose the preset by the number of cells; "small" for several modalities, without benchmarks of larger ones."""
-    return "medium" if n_cells >= MANY_CELLS and n_modalities == 1 else "small"
-
-
 def network_size(preset: Preset, options: NetworkOptions, is_benchmarked: bool, **sizes: int | None) -> NetworkSize:
     """Build a preset with given sizes; read-out units and orthogonality only for benchmarked types of models."""
     check_choice("preset", preset, PRESETS)
@@ -149,7 +144,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
         specs, n_vars = condition_specs(self.registry), counts_keys(self.registry)
-        default = default_preset(self.summary_stats.get("n_cells", 0), len(n_vars))
+        is_large = self.summary_stats.get("n_cells", 0) >= MANY_CELLS and len(n_vars) == 1
+        default: Preset = "medium" if is_large else "small"  # of several modalities, larger ones have no benchmark
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # saved with the model, because a file may be loaded with other cells
         name, _ = named_process(process, len(n_vars))

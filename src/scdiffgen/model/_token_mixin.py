@@ -32,17 +32,11 @@ from scdiffgen.module import (
     token_basis,
 )
 
-from ._cells import BATCH_SIZE, Cells, evenly_spread
+from ._cells import BATCH_SIZE, MOST_CELLS, Cells, evenly_spread
 from ._modality_imputer import REGRESSION_CELLS
 from ._model_access import gene_names, gene_positions, registered, require_anndata, require_training, weights_id
 from ._training_data import RegisteredData
-from ._training_summary import (
-    activation_and_expression,
-    genes_in_training,
-    hidden_moments,
-    moments_in_training,
-    training_summary,
-)
+from ._training_summary import activation_and_expression, genes_in_training, hidden_moments, training_summary
 
 LoadingMethod = Literal["regression", "readout", "gradient"]
 AnyModel = TypeVar("AnyModel", bound=BaseModelClass)
@@ -204,7 +198,7 @@ def truncated(model: AnyModel, n_tokens: int) -> AnyModel:
     cut.module.eval()
     cut.to_device(model.device)
     data = RegisteredData(cut)
-    basis = token_basis(moments_in_training(data), cut.module.gene_weights().cpu().numpy())
+    basis = token_basis(hidden_moments(data.some(MOST_CELLS)), cut.module.gene_weights().cpu().numpy())
     basis, genes = genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut

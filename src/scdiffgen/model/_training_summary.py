@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from scdiffgen.module import DiffusionModule, HiddenMoments, TokenBasis, TokenGe
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
-from ._checks import library_sizes
+from ._checks import LibrarySize, SizesOfCells, library_sizes
 from ._modality_imputer import (
     REGRESSION_CELLS,
     CountRegressions,
@@ -37,12 +37,6 @@ from ._modality_imputer import (
 )
 from ._training_data import Batch, KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import ResponseModel, build_response_model, number_edges, pseudobulks, without_treatment
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    SizesOfCells = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike]
-    LibrarySize = SizesOfCells | Mapping[str, SizesOfCells] | None
 
 TrainingData = RegisteredData | StreamedData
 
@@ -180,17 +174,12 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
 
 def _sort_tokens(module: DiffusionModule, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort tokens by explained variance; return the order and the token basis over the training cells."""
-    moments = moments_in_training(data)
+    moments = hidden_moments(data.some(MOST_CELLS))
     order = np.arange(module.size.n_tokens)
     if not module.size.options.nested_tokens:  # nested tokens keep the order in which they are trained
         order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
         module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
-
-
-def moments_in_training(data: TrainingData) -> HiddenMoments:
-    """Compute moments of the read-out's hidden vectors over at most 20,000 training cells."""
-    return hidden_moments(data.some(MOST_CELLS))
 
 
 def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:

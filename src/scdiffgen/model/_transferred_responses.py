@@ -107,12 +107,12 @@ class CellResponses:
 
         Cells that the network draws are ``"own"`` if it was trained on cells of their conditions (``is_trained``).
         """
-        names = ["network" if response is None else response.prediction.source for response in self.responses]
-        sources, checks = np.array(names)[self.group_of], np.array([*map(check_of, self.responses)])[self.group_of]
+        sources = np.array(["network" if x is None else x.prediction.source for x in self.responses])[self.group_of]
+        checks = np.array([*map(check_of, self.responses)])[self.group_of]
         if is_trained is not None:
-            sources = np.where((sources == "network") & is_trained, "own", sources)
-        categories = pd.Categorical(sources, list(SOURCES)), pd.Categorical(checks, list(CHECKS))
-        return pd.DataFrame(dict(zip(("response_source", "response_check"), categories, strict=True)))
+            sources[(sources == "network") & is_trained] = "own"
+        both = ("response_source", sources, SOURCES), ("response_check", checks, CHECKS)
+        return pd.DataFrame({name: pd.Categorical(values, list(order)) for name, values, order in both})
 
     def cautions(self) -> Iterable[str]:
         return dict.fromkeys(text for x in self.responses if x is not None for text in x.prediction.cautions)

@@ -17,7 +17,7 @@ from scdiffgen._shared_docs import shared_docs
 
 if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
-    from scdiffgen.model._training_summary import LibrarySize
+    from scdiffgen.model._checks import LibrarySize
 
     Changes: TypeAlias = Mapping[str, float] | pd.Series | None
     Shares: TypeAlias = Mapping[str, float] | pd.Series | None
@@ -282,9 +282,7 @@ def _column(drawn: pd.DataFrame, key: str | None, argument: str) -> pd.Series:
     return drawn[key].astype(object)
 
 
-def _shares_by_arm(
-    control: Mapping[str, float] | pd.Series, treated: Mapping[str, float] | pd.Series | None
-) -> pd.DataFrame:
+def _shares_by_arm(control: Shares, treated: Shares) -> pd.DataFrame:
     """Normalise shares ``(arms, labels)`` to sum to 1."""
     given = {ARMS[0]: dict(control), ARMS[1]: dict(control if treated is None else treated)}
     table = pd.DataFrame(given).T.fillna(0.0).astype(np.float64)
