@@ -237,7 +237,7 @@ def test_a_model_with_perturbations_starts_and_is_calibrated_like_any_other(make
     plain, treated = (each.denoiser for each in modules)
     assert torch.equal(treated.network.trunk.encoder.weight, plain.network.trunk.encoder.weight)
     assert torch.equal(treated.label_offsets.table, plain.label_offsets.table) and treated.label_offsets.is_used
-    assert treated.limit.which == plain.limit.which == (True,)
+    assert treated.limit.on_host == plain.limit.on_host == (True,)
     assert treated.regularisation(100) == plain.regularisation(100) and len(treated.linear_weights()) == 2
     before = treated.network.readout.bias.detach().clone()
     modules[1].calibrate([(counts, given)], 200, n_rounds=1, n_drawn=200)

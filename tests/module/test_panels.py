@@ -52,7 +52,7 @@ def test_the_average_cell_has_the_full_panel() -> None:
     for denoiser in module.denoisers:
         np.testing.assert_allclose(denoiser.network.readout.bias[2:].softmax(0).detach(), PROTEIN, atol=0.01)
         np.testing.assert_allclose(denoiser.limit.depth[1], 100 * 4 / 3, rtol=0.02)
-        assert denoiser.limit.which == (False, True)
+        assert denoiser.limit.on_host == (False, True)
     assert [denoiser.limit.log_limits.requires_grad for denoiser in module.denoisers] == [True, False]
 
 

@@ -85,7 +85,7 @@ class MaskedDenoiser(Denoiser):
     def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
         return ScoreNetwork(sum(blueprint.blocks.sizes), blueprint.size, "counts")
 
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+    def bind(self, conditions: Given, unmeasured: Tensor | None = None) -> Predict:
         embedded = self.embed_conditions(conditions)
 
         def predict(state: Masked, library: Tensor) -> MaskedPrediction:

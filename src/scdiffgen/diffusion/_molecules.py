@@ -91,7 +91,7 @@ class BlockPrediction(MoleculePrediction):
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
-    own: Sequence[bool]  # for each modality: whether weights differ between cells
+    by_cell: Sequence[bool]  # for each modality: whether weights differ between cells
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -134,8 +134,8 @@ class BlockPrediction(MoleculePrediction):
         tensors = self.log_rates, self.weights, columns
         parts = zip(*(tensor.split(self.blocks.sizes, 1) for tensor in tensors), strict=True)
         return [
-            (UrnPrediction(rates, weights if own else weights[0]), part)
-            for own, (rates, weights, part) in zip(self.own, parts, strict=True)
+            (UrnPrediction(rates, weights if by_cell else weights[0]), part)
+            for by_cell, (rates, weights, part) in zip(self.by_cell, parts, strict=True)
         ]
 
 

@@ -1,8 +1,9 @@
 """One module for all processes, code x path x denoiser (:class:`DiffusionModule`), and token statistics.
 
-Read in this order: ``_diffusion_module`` (the table of processes, loss, sampling, reading), ``_cell_codes`` (cells to
-codes and back), ``_paths`` (corruption and its reversal) and ``_denoisers`` (conditions, networks and guidance). The
-other files are parts of one of these.
+Read in this order: ``_diffusion_module`` (``PROCESSES``, loss, sampling, reading); ``_cell_codes`` (cells to codes and
+back; in ``_vector_codes``, ``decode`` draws the counts); ``_paths`` (corruption and its reversal; ``Thinning.reverse``
+draws the molecules); ``_denoisers`` (networks, guidance, and ``bind``, by which conditions enter). The other files are
+parts of one of these.
 """
 
 from ._cell_codes import CellCode, CountCode

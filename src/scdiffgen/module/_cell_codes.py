@@ -84,7 +84,7 @@ class CellCode(nn.Module, ABC, Generic[Net]):
         """Drop parts of training cells at random, as conditions are dropped."""
         return cells
 
-    def missing(self, conditions: Given) -> Tensor | None:
+    def unmeasured(self, conditions: Given) -> Tensor | None:
         """Mark features ``(cells, columns)`` that the panel of a batch lacks; ``None`` if none does."""
         return self.panels.of_cells(conditions)
 
@@ -278,11 +278,11 @@ class CountCode(CellCode[UrnDenoiser]):
         def shares(cells: Tensor) -> Tensor:
             return denoiser.bind(conditions)(cells, self.blocks.library(cells)).log_prob(cells.to_dense()).exp()
 
-        expression, missing = shares(counts), self.missing(conditions)
-        if missing is None:
+        expression, unmeasured = shares(counts), self.unmeasured(conditions)
+        if unmeasured is None:
             return expression
-        predicted = shares(self._complete(counts, conditions)) * missing
-        present = expression * ~missing
+        predicted = shares(self._complete(counts, conditions)) * unmeasured
+        present = expression * ~unmeasured
         scale = (1 - self.blocks.dense_sums(predicted)) / self.blocks.dense_sums(present)
         sizes = torch.tensor(self.blocks.sizes, device=scale.device)
         return predicted + present * scale.repeat_interleave(sizes, dim=1)

@@ -103,7 +103,7 @@ class Denoiser(nn.Module, ABC):
         """Create the network."""
 
     @abstractmethod
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+    def bind(self, conditions: Given, unmeasured: Tensor | None = None) -> Predict:
         """Bind conditions, and mark features ``(cells, columns)`` that were not measured."""
 
     def embed_conditions(self, conditions: Given) -> EmbeddedConditions:
@@ -180,20 +180,20 @@ class UrnDenoiser(Denoiser):
 
     @property
     def deep(self) -> Sequence[bool]:
-        return self.limit.which
+        return self.limit.on_host
 
     def make_network(self, blueprint: Blueprint) -> TokenNetwork:
         sizes = blueprint.blocks.sizes
         return TokenNetwork(sum(sizes), replace(blueprint.size, n_levels=len(sizes)))
 
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+    def bind(self, conditions: Given, unmeasured: Tensor | None = None) -> Predict:
         """Bind conditions; the predictor takes present molecules, dense or CSR, and library sizes."""
         scores = self.bind_scores(conditions)
 
         def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
             of_genes = scores(state, library)
-            if missing is not None:
-                of_genes = of_genes._replace(logits=of_genes.logits.masked_fill(missing, -LARGEST_LOG_RATE))
+            if unmeasured is not None:
+                of_genes = of_genes._replace(logits=of_genes.logits.masked_fill(unmeasured, -LARGEST_LOG_RATE))
             return self.prediction(of_genes)
 
         return predict
@@ -227,8 +227,8 @@ class UrnDenoiser(Denoiser):
             parts = zip(scores.logits.split(self.blocks.sizes, 1), scores.log_concentration.split(1, 1), strict=True)
             log_expected = torch.cat([logits.log_softmax(1) + total for logits, total in parts], dim=1)
             log_rates, weights = self.limit(log_expected, scores.urn_weights)
-            return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
-        if not any(self.limit.which):
+            return BlockPrediction(log_rates, weights, self.limit.on_host, self.blocks)
+        if not any(self.limit.on_host):
             return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
 
@@ -272,7 +272,7 @@ class GaussianDenoiser(Denoiser):
     def make_network(self, blueprint: Blueprint) -> ScoreNetwork:
         return ScoreNetwork(sum(blueprint.blocks.sizes), blueprint.size, "values")
 
-    def bind(self, conditions: Given, missing: Tensor | None = None) -> Predict:
+    def bind(self, conditions: Given, unmeasured: Tensor | None = None) -> Predict:
         """Bind conditions; the predictor takes noisy vectors and library sizes."""
         embedded = self.embed_conditions(conditions)
 

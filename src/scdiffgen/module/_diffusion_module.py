@@ -184,7 +184,7 @@ class DiffusionModule(BaseModuleClass):
     ) -> Tensor:
         """Compute the errors ``(cells,)`` of a denoiser with the ``given`` ones of all ``conditions``."""
         coded, library = self.code.encode_training(self.ema_denoiser, cells, conditions, generator)
-        predict = denoiser.bind(given, self.code.missing(conditions))
+        predict = denoiser.bind(given, self.code.unmeasured(conditions))
         corrupted = self.path.corrupt(coded, generator)
         return predict(corrupted.state, library).loss(corrupted)
 
@@ -287,7 +287,7 @@ class DiffusionModule(BaseModuleClass):
     def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
         """Draw an unbiased estimate ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         corrupted = self.path.corrupt_uniformly(counts, generator)
-        predict = self.ema_denoiser.bind(conditions, self.code.missing(conditions))
+        predict = self.ema_denoiser.bind(conditions, self.code.unmeasured(conditions))
         return predict(corrupted.state, corrupted.library).bound(corrupted, counts)
 
     # Reading whole cells, CSR counts (cells, columns).

@@ -142,7 +142,7 @@ class PriorLimit(nn.Module):
         self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(10.0)))
         self.register_buffer("limited", torch.zeros(len(sizes), dtype=torch.bool))
         self.register_buffer("depth", torch.full((len(sizes),), torch.inf))
-        self.which = (False,) * len(sizes)  # copy of `limited` on the host, to avoid a device synchronisation
+        self.on_host = (False,) * len(sizes)  # copy of `limited` on the host, to avoid a device synchronisation
 
     def _load_from_state_dict(self, *arguments: Any) -> None:
         super()._load_from_state_dict(*arguments)
@@ -152,8 +152,8 @@ class PriorLimit(nn.Module):
     def limit(self, limited: Tensor) -> None:
         """Set the limited modalities. Without any, no parameter is trained, as distributed training has to know."""
         self.limited.copy_(limited)
-        self.which = tuple(limited.tolist())
-        self.log_limits.requires_grad_(self.log_limits.requires_grad and any(self.which))
+        self.on_host = tuple(limited.tolist())
+        self.log_limits.requires_grad_(self.log_limits.requires_grad and any(self.on_host))
 
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
         of_genes = torch.cat([limited.expand(n) for limited, n in zip(self.limited.unbind(), self.sizes, strict=True)])
