@@ -1,9 +1,13 @@
 """One small model, trained once for all tests that only look at it."""
 
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 import scvi
-import torch
+import sentence_encoder
 from anndata import AnnData
+from module_parts import predict_shares
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
@@ -35,11 +39,13 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     model.module.load_state_dict(small.module.state_dict())
     model.training_summary_, model.is_trained_ = small.training_summary_, True
     model.module.eval()
-    readout = model.module.ema_denoiser.network.readout
-    with torch.no_grad():
-        readout.gene_weights.zero_()
-        readout.unit_weights.zero_()
-        readout.bias.zero_()
-        model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
-        model.module.ema_denoiser.label_offsets.table.zero_()
+    predict_shares(model.module.ema_denoiser, np.ones(20))
+    model.module.ema_denoiser.label_offsets.table.zero_()
     return model
+
+
+@pytest.fixture(scope="module")
+def encoded() -> Iterator[list[str]]:
+    """A stand-in for the sentence encoder, and the texts that it is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield sentence_encoder.install(patch)

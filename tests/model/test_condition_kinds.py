@@ -1,23 +1,15 @@
 """Every kind of condition through the model: it registers, trains, generates, loads, and means what it says."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 import pytest
-import sentence_encoder
 from condition_rows import ROWS, cells, fitted, log_odds
 
 from scdiffgen.conditions import request_table
 from scdiffgen.data import encode_conditions
 from scdiffgen.model import TokenDiffusion
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoded() -> Iterator[list[str]]:
-    """A stand-in for the sentence encoder, and the texts that it is asked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        yield sentence_encoder.install(patch)
+pytestmark = pytest.mark.usefixtures("encoded")
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if ROWS[name][2]])

@@ -1,7 +1,6 @@
 """Descriptions and perturbations that training never saw enter by their vectors, and stay with the model."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,7 @@ from small_cells import QUIET, SMALL
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
-
-@pytest.fixture(scope="module", autouse=True)
-def encoded() -> Iterator[list[str]]:
-    """A stand-in for the sentence encoder, and the texts that it is asked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        yield sentence_encoder.install(patch)
+pytestmark = pytest.mark.usefixtures("encoded")
 
 
 def test_a_description_never_seen_is_embedded_once_and_kept(encoded: list[str], tmp_path: Path) -> None:

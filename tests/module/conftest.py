@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from module_parts import SIZE, SPECS
+from module_parts import SIZE, SPECS, predict_shares
 from parts import category, chosen, number
 from torch import Tensor
 
@@ -55,17 +55,12 @@ def make_module() -> Callable[..., DiffusionModule]:
 
 @pytest.fixture
 def make_multinomial(make_module: Callable[..., DiffusionModule]) -> Callable[[np.ndarray], DiffusionModule]:
-    """A module that predicts given shares of the genes whatever it sees: tokens say nothing, and there is no urn."""
+    """A module that predicts given shares of the genes, whatever it sees."""
 
     def make(shares: np.ndarray) -> DiffusionModule:
         module = make_module(len(shares), ())
         for denoiser in (module.denoiser, module.ema_denoiser):
-            readout = denoiser.network.readout
-            with torch.no_grad():
-                readout.gene_weights.zero_()
-                readout.unit_weights.zero_()
-                denoiser.network.urn.weight_logits.fill_(-torch.inf)
-                readout.initialise_bias(torch.tensor(shares).float())
+            predict_shares(denoiser, shares)
         return module
 
     return make

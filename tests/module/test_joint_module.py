@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from module_parts import SIZE, SPECS
+from module_parts import SIZE, SPECS, predict_shares
 from networks import seeded
 from parts import unconditional
 from scipy import stats
@@ -30,15 +30,10 @@ def make(specs: tuple = (), condition_dropout: float = 0.0) -> DiffusionModule:
 
 @pytest.fixture
 def multinomial() -> DiffusionModule:
-    """A module that predicts given shares whatever it sees: tokens say nothing, and there is no urn."""
+    """A module that predicts given shares, which need not sum to 1 over all modalities, whatever it sees."""
     module = make()
-    with torch.no_grad():
-        for denoiser in (module.denoiser, module.ema_denoiser):
-            denoiser.network.readout.gene_weights.zero_()
-            denoiser.network.readout.unit_weights.zero_()
-            denoiser.network.urn.weight_logits.fill_(-torch.inf)
-            # frequencies need not sum to 1 over all modalities: only those of a modality are compared
-            denoiser.network.readout.initialise_bias(torch.tensor(np.concatenate([SHARES[0], 7 * SHARES[1]])).float())
+    for denoiser in module.denoisers:
+        predict_shares(denoiser, np.concatenate([SHARES[0], 7 * SHARES[1]]))
     return module
 
 

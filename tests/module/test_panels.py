@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from module_parts import SIZE
+from module_parts import SIZE, predict_shares
 from networks import seeded
 from parts import category
 from scipy import sparse, stats
@@ -80,13 +80,9 @@ def multinomial() -> DiffusionModule:
     """A module that predicts given shares whatever it sees, but knows the panels."""
     module = initialised(*cells())
     for denoiser in module.denoisers:
-        readout = denoiser.network.readout
+        predict_shares(denoiser, np.concatenate([RNA, PROTEIN]))
         with torch.no_grad():
-            readout.gene_weights.zero_()
-            readout.unit_weights.zero_()
-            denoiser.network.urn.weight_logits.fill_(-torch.inf)
             denoiser.network.urn.concentration.bias.fill_(-10)  # few expected molecules are not limited
-            readout.initialise_bias(torch.tensor(np.concatenate([RNA, PROTEIN])).float())
             denoiser.limit.limit(torch.tensor([False, False]))
     return module
 

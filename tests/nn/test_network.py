@@ -6,23 +6,12 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from networks import normal, random_weights, without_gradient
+from networks import SIZE, normal, random_weights, without_gradient
 from torch import Tensor
 
-from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork
+from scdiffgen.nn import GeneScores, TokenNetwork
 
 N_GENES = 20
-SIZE = NetworkSize(
-    n_tokens=3,
-    token_dim=8,
-    n_layers=2,
-    n_heads=2,
-    n_hidden=16,
-    readout_dim=4,
-    readout_units=3,
-    conditioning_dim=8,
-    dropout=0,
-)
 COUNTS = np.random.default_rng(0).poisson(1.0, (6, N_GENES))
 COUNTS[4] = 0
 

@@ -1,6 +1,10 @@
-"""A small network, and conditions of every kind."""
+"""A small network, conditions of every kind, and predictions that do not depend on the cell."""
+
+import numpy as np
+import torch
 
 from scdiffgen.conditions import ConditionSpec, NumberTransform
+from scdiffgen.module import UrnDenoiser
 from scdiffgen.nn import NetworkSize
 
 SIZE = NetworkSize(
@@ -21,3 +25,12 @@ SPECS = (
         transform=NumberTransform("log1p", scale=1.0),
     ),
 )
+
+
+@torch.no_grad()
+def predict_shares(denoiser: UrnDenoiser, shares: np.ndarray) -> None:
+    """Let a denoiser predict given shares of the genes, whatever it sees: tokens say nothing, and there is no urn."""
+    denoiser.network.readout.gene_weights.zero_()
+    denoiser.network.readout.unit_weights.zero_()
+    denoiser.network.urn.weight_logits.fill_(-torch.inf)
+    denoiser.network.readout.initialise_bias(torch.tensor(shares).float())

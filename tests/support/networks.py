@@ -1,9 +1,21 @@
-"""Random tensors, random weights, and torch's own attention with the weights of ours."""
+"""A small size of networks, random tensors and weights, and torch's own attention with the weights of ours."""
 
 import torch
 from torch import Tensor, nn
 
-from scdiffgen.nn import Attention
+from scdiffgen.nn import Attention, NetworkSize
+
+SIZE = NetworkSize(
+    n_tokens=3,
+    token_dim=8,
+    n_layers=2,
+    n_heads=2,
+    n_hidden=16,
+    readout_dim=4,
+    readout_units=3,
+    conditioning_dim=8,
+    dropout=0,
+)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

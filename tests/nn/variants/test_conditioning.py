@@ -3,29 +3,20 @@
 from dataclasses import replace
 from typing import get_args
 
+import networks
 import numpy as np
 import pytest
 import torch
 from csr import csr
-from networks import normal, random_weights, torchs_attention, without_gradient
+from networks import normal, random_weights, without_gradient
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
 from scdiffgen.nn._network import TokenTransformer
 from scdiffgen.nn._options import ConditioningKind, NumberKind
-from scdiffgen.nn.variants._attention_forms import GatedAttention
 
-DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
-SIZE = NetworkSize(
-    n_tokens=4,
-    token_dim=DIM,
-    n_layers=2,
-    n_heads=HEADS,
-    n_hidden=12,
-    conditioning_dim=CONDITIONING,
-    readout_units=3,
-    dropout=0.0,
-)
+DIM, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 6, 10, 5, 3
+SIZE = replace(networks.SIZE, n_tokens=4, conditioning_dim=CONDITIONING)
 KINDS = get_args(ConditioningKind)
 IN_SEQUENCE = [kind for kind in KINDS if kind != "adaln"]
 COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
@@ -43,14 +34,6 @@ def conditions_of(kind: ConditioningKind, n_conditions: int = N_CONDITIONS) -> T
 def scores(network: nn.Module, condition: Tensor) -> Tensor:
     library = torch.tensor(COUNTS.sum(1)).float()
     return network(csr(COUNTS), library, 2 * library, condition).log_rates()
-
-
-def test_cross_attention_is_torchs_behind_its_gate() -> None:
-    layer = random_weights(GatedAttention(DIM, HEADS, CONDITIONING))
-    torchs = torchs_attention(layer.attention, DIM, HEADS)
-    tokens, sequence = normal(N_CELLS, 4, DIM), normal(N_CELLS, N_CONDITIONS, CONDITIONING)
-    attended = torchs(layer.norm(tokens), sequence, sequence)[0]
-    torch.testing.assert_close(layer(tokens, sequence), tokens + layer.gate * attended, rtol=1e-4, atol=1e-5)
 
 
 def test_concatenated_conditions_are_tokens_until_the_end() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import networks
 import numpy as np
 import pytest
 import torch
@@ -10,22 +11,12 @@ from csr import csr
 from networks import normal, random_weights, torchs_attention, without_gradient
 from torch import Tensor
 
-from scdiffgen.nn import NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork, TokenTrunk
+from scdiffgen.nn import NetworkOptions, ScoreNetwork, TokenNetwork, TokenTrunk
 from scdiffgen.nn._network import Conditioning
 from scdiffgen.nn.variants._attention_forms import CellAttention, GatedAttention
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
-SIZE = NetworkSize(
-    n_tokens=N_TOKENS,
-    token_dim=DIM,
-    n_layers=1,
-    n_heads=HEADS,
-    n_hidden=16,
-    readout_dim=4,
-    readout_units=3,
-    conditioning_dim=8,
-    dropout=0,
-)
+SIZE = replace(networks.SIZE, n_layers=1)
 COUNTS = np.random.default_rng(0).poisson(0.8, (N_CELLS, N_GENES))
 COUNTS[2] = 0  # an empty cell, as generation starts from
 VALUES = normal(N_CELLS, N_GENES, seed=3)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import networks
 import numpy as np
 import pytest
 import torch
@@ -11,21 +12,12 @@ from networks import normal, random_weights
 from torch import Tensor
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
-from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
+from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, TokenNetwork
 from scdiffgen.nn.variants._attention_forms import PlaneAngles
 
 N_CELLS, N_GENES, DIM, HEADS, CONDITIONING = 5, 10, 24, 2, 6
 N_PLANES = DIM // HEADS // 2
-SIZE = NetworkSize(
-    n_tokens=3,
-    token_dim=DIM,
-    n_layers=1,
-    n_heads=HEADS,
-    n_hidden=12,
-    readout_units=3,
-    conditioning_dim=CONDITIONING,
-    dropout=0.0,
-)
+SIZE = replace(networks.SIZE, token_dim=DIM, n_layers=1, conditioning_dim=CONDITIONING)
 COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
 CONDITION = normal(N_CELLS, 3, CONDITIONING, seed=1)
 LIBRARY = torch.tensor(COUNTS.sum(1)).float()
