@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import scvi
 import sentence_encoder
 from anndata import AnnData
 from module_parts import predict_shares
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import SMALL, simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -18,12 +17,7 @@ SETUP = {"labels_key": "cell_type", "batch_key": "batch", "continuous_covariate_
 @pytest.fixture(scope="session")
 def small() -> TokenDiffusion:
     """A model of 120 cells by type, batch and age; not to be changed, nor its cells."""
-    adata = simulated_cells(120)
-    TokenDiffusion.setup_anndata(adata, **SETUP)
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=8, batch_size=32, plan_kwargs={"lr": 1e-2}, **QUIET)
-    return model
+    return trained_model(simulated_cells(120), 8, plan_kwargs={"lr": 1e-2}, **SETUP)
 
 
 @pytest.fixture

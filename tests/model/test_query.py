@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scvi
 import torch
 from anndata import AnnData
 from condition_rows import log_odds
@@ -23,12 +22,7 @@ TREATED = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "
 @pytest.fixture(scope="module")
 def reference() -> TokenDiffusion:
     """Cells of types a and b in batches x and y."""
-    adata = simulated_cells(150)
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=8, batch_size=32, **QUIET)
-    return model
+    return trained_model(simulated_cells(150), 8, labels_key="cell_type", batch_key="batch")
 
 
 def new_cells(n_more_genes: int = 0) -> AnnData:
@@ -115,11 +109,7 @@ def test_new_perturbations_are_learned(vectors: bool) -> None:
 
 def treated_reference() -> TokenDiffusion:
     """Perturbations A and B, with doses; shaken, so that they differ."""
-    cells = treated_cells()
-    TokenDiffusion.setup_anndata(cells, **TREATED)
-    scvi.settings.seed = 0
-    model = TokenDiffusion(cells, **SMALL)
-    model.train(max_epochs=1, batch_size=32, **QUIET)
+    model = trained_model(treated_cells(), **TREATED)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in model.module.parameters():

@@ -1,9 +1,8 @@
 """One tiny model with every common kind of condition, trained once for all tests of what goes wrong."""
 
 import pytest
-import scvi
 from anndata import AnnData
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import TokenDiffusion
@@ -14,12 +13,7 @@ collect_ignore = ["killed.py", "killed_generating.py"]  # tests run these in pro
 @pytest.fixture(scope="session")
 def tiny() -> TokenDiffusion:
     """Not to be changed, nor its cells."""
-    adata = treated_cells()
-    TokenDiffusion.setup_anndata(adata, **SETUP)
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=1, batch_size=32, **QUIET)
-    return model
+    return trained_model(treated_cells(), **SETUP)
 
 
 @pytest.fixture
