@@ -9,6 +9,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scdiffgen._codes import indicator
 from scdiffgen._messages import warn_user
 from scdiffgen._names import check_column
 
@@ -123,8 +124,8 @@ def label_sums(
 ) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.int64]]:
     """Return label names, sums of rows per label, (labels, genes), and numbers of cells."""
     known, which = label_codes(labels, matrix.shape[0], name)
-    one_hot = sparse.csr_matrix((np.ones(len(which)), (which, np.arange(len(which)))), shape=(len(known), len(which)))
-    return known, (one_hot @ matrix.astype(np.float64)).toarray(), np.bincount(which, minlength=len(known))
+    sums = (indicator(which, len(known)) @ matrix.astype(np.float64)).toarray()
+    return known, sums, np.bincount(which, minlength=len(known))
 
 
 def as_numbers(values: object, name: str, way_out: str) -> NDArray:

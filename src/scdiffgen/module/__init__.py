@@ -1,9 +1,8 @@
 """One module for all processes, code x path x denoiser (:class:`DiffusionModule`), and token statistics.
 
-Read in this order: ``_diffusion_module`` (``PROCESSES``, loss, sampling, reading); ``_cell_codes`` (cells to codes and
-back; in ``_vector_codes``, ``decode`` draws the counts); ``_paths`` (corruption and its reversal; ``Thinning.reverse``
-draws the molecules); ``_denoisers`` (networks, guidance, and ``bind``, by which conditions enter). The other files are
-parts of one of these.
+Read in this order: ``_diffusion_module`` (``PROCESSES``, loss, sampling); ``_cell_codes`` (cells to codes and back; in
+``_vector_codes``, ``decode`` draws the counts); ``_paths`` (corruption; ``Thinning.reverse`` draws the molecules);
+``_denoisers`` (networks, guidance, and ``bind``, by which conditions enter). Other files are parts of one of these.
 """
 
 from ._cell_codes import CellCode, CountCode

@@ -282,7 +282,7 @@ def _column(drawn: pd.DataFrame, key: str | None, argument: str) -> pd.Series:
     return drawn[key].astype(object)
 
 
-def _shares_by_arm(control: Shares, treated: Shares) -> pd.DataFrame:
+def _shares_by_arm(control: Mapping[str, float] | pd.Series, treated: Shares) -> pd.DataFrame:
     """Normalise shares ``(arms, labels)`` to sum to 1."""
     given = {ARMS[0]: dict(control), ARMS[1]: dict(control if treated is None else treated)}
     table = pd.DataFrame(given).T.fillna(0.0).astype(np.float64)
