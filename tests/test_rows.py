@@ -318,37 +318,17 @@ def test_row_21_latent_diffusion_on_tokens() -> None:
 # Rows 22 to 33: numbers, expression, vocabularies, nested tokens.
 
 
-def check_numbers(kind: Any) -> None:
+NUMBER_ROWS = {22: "sinusoidal", 23: "fourier", 24: "direct", 25: "learned", 26: "rotary", 27: "hybrid", 31: "wavelet"}
+
+
+@pytest.mark.parametrize(("row", "kind"), NUMBER_ROWS.items())
+def test_rows_22_to_27_and_31_numbers(row: int, kind: Any) -> None:
     """An embedding of ages is seen by the network, and is another than the default."""
     model = aged(NetworkOptions(number_embedding=kind, level_embedding=kind))
     now, later = nll(model), nll(model, changed(model, age=model.adata.obs["age"] + 15))
     assert np.isfinite(now).all() and np.abs(now - later).max() > 1e-6
     default = nll(aged(NetworkOptions()))
-    assert (now == default).all() if kind == "sinusoidal" else (now != default).any()
-
-
-def test_row_22_sinusoidal_numbers() -> None:
-    check_numbers("sinusoidal")
-
-
-def test_row_23_fourier_numbers() -> None:
-    check_numbers("fourier")
-
-
-def test_row_24_direct_numbers() -> None:
-    check_numbers("direct")
-
-
-def test_row_25_learned_numbers() -> None:
-    check_numbers("learned")
-
-
-def test_row_26_rotary_numbers() -> None:
-    check_numbers("rotary")
-
-
-def test_row_27_hybrid_numbers() -> None:
-    check_numbers("hybrid")
+    assert (now == default).all() if row == 22 else (now != default).any()
 
 
 def test_row_28_expression_embedded_per_gene() -> None:
@@ -367,14 +347,10 @@ def test_row_29_numbers_rotate_attention() -> None:
 
 
 def test_row_30_embeddings_compared_on_own_data() -> None:
-    kinds = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
+    kinds = NUMBER_ROWS.values()
     forms = {kind: aged(NetworkOptions(number_embedding=kind, level_embedding=kind)) for kind in kinds}
     table = pd.Series({kind: float(model.history["validation_loss"].iloc[-1, 0]) for kind, model in forms.items()})
     assert table.between(1, 4).all() and table.is_unique
-
-
-def test_row_31_wavelet_numbers() -> None:
-    check_numbers("wavelet")
 
 
 def test_row_32_vocabularies_of_many_categories(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
     return table
 
 
-def _spelling(name: Any) -> Any:
+def _spelling(name: object) -> float | str:
     """Normalise the spelling of a category: the value of numbers and booleans, else the text."""
     text = name.decode(errors="replace") if isinstance(name, bytes) else str(name).strip()
     try:

@@ -169,7 +169,7 @@ def spelled(treatment: DosesByName | None, asked: Sequence[Any], n_dose_columns:
     return [*names, *[*doses, *[math.nan] * n_dose_columns][:n_dose_columns]]
 
 
-def _stripped(entry: Any) -> Any:
+def _stripped(entry: object) -> object:
     return entry.strip() if isinstance(entry, str) else entry
 
 
@@ -257,7 +257,7 @@ def read_features(
     return features
 
 
-def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.DataFrame:
+def feature_table(stored: object, place: str, syntax: PerturbationSyntax) -> pd.DataFrame:
     """Read feature vectors ``(perturbations, features)`` float32 by name, without controls; ``place`` is for errors."""
     if not isinstance(stored, pd.DataFrame | Mapping):
         raise ValueError(
@@ -289,7 +289,7 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
     return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
 
 
-def _vector(given: Any, whose: str) -> np.ndarray:
+def _vector(given: object, whose: str) -> np.ndarray:
     try:
         values = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError):

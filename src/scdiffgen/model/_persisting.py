@@ -43,7 +43,7 @@ from scdiffgen.io import (
     plain_data,
     read_plainly,
 )
-from scdiffgen.module import GaussianOptions, LatentOptions
+from scdiffgen.module import DiffusionModule, GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions
 
 from ._cells import quiet
@@ -434,7 +434,7 @@ def _values_of(registry: Registry, spec: ConditionSpec) -> str:
     return "a number"
 
 
-def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
+def saved_attributes(contents: object, file: Path) -> Mapping[str, Any]:
     """Return the attributes of a saved model; raise if the contents are no model."""
     attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
     needed = ("registry_", "init_params_")
@@ -483,7 +483,7 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
     return attributes
 
 
-def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> DiffusionModule:
     """Build the network of the options with its weights; raise on a mismatch."""
     weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
     with torch.random.fork_rng(devices=[]):

@@ -17,7 +17,7 @@ from scdiffgen.diffusion import Blocks, Rng, Thinned, gaussian
 from ._process_options import Ability, GaussianOptions
 
 Predict: TypeAlias = Callable[[Any, Tensor], Any]
-"""``predict(state, library)``: distribution given a corrupted state of the path; conditions are bound."""
+"""``predict(state, library)``: a distribution with ``loss`` and ``guided``, given a corrupted state; see ``bind``."""
 
 
 class Path(ABC):
