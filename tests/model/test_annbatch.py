@@ -10,7 +10,7 @@ import zarr
 from anndata import AnnData
 from lightning.pytorch import LightningDataModule
 from scipy import sparse
-from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
+from small_cells import QUIET, SMALL, simulated_cells, simulated_shares, trained_model
 
 from scdiffgen.datasets import simulate
 from scdiffgen.model import TokenDiffusion
@@ -78,9 +78,7 @@ def test_shards_at_an_address_with_perturbations(tmp_path: Path) -> None:
     """Written by `generate_to` in chunks, then read as they are: from an address, by a loader with data frames."""
     screen = simulate(n_cells=600, n_genes=30)
     keys = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation"}
-    TokenDiffusion.setup_anndata(screen, **keys)
-    model = TokenDiffusion(screen, **SMALL)
-    model.train(1, **QUIET)
+    model = trained_model(screen, **keys)
     path = model.generate_to(tmp_path / "cells.zarr", n_cells=320, chunk_size=100, n_steps=2, seed=0)
     written, group = ad.read_zarr(path), zarr.open_group(path.as_uri(), mode="r")
     assert group["X/data"].metadata.zarr_format == 3 and group["X/data"].shards[0] > group["X/data"].chunks[0]

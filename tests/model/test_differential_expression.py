@@ -6,7 +6,7 @@ import pytest
 import scvi
 from anndata import AnnData
 from scipy import stats
-from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
+from small_cells import QUIET, simulated_cells, simulated_shares, trained_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -44,9 +44,7 @@ def test_samples_have_the_shapes_of_scvi_tools(small: TokenDiffusion) -> None:
 def test_scvi_tools_criticises_the_model_beside_its_own() -> None:
     pytest.importorskip("xarray")
     adata = simulated_cells(60)
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    ours = TokenDiffusion(adata, **SMALL)
-    ours.train(max_epochs=20, batch_size=32, plan_kwargs={"lr": 1e-2}, **QUIET)
+    ours = trained_model(adata, 20, plan_kwargs={"lr": 1e-2}, labels_key="cell_type")
     scvi.model.SCVI.setup_anndata(adata)
     theirs = scvi.model.SCVI(adata, n_hidden=8, n_latent=2)
     theirs.train(max_epochs=2, **QUIET)

@@ -6,7 +6,7 @@ import pytest
 import scanpy as sc
 from anndata import AnnData
 from mudata_cells import paired
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import SMALL, simulated_cells, trained_model
 
 from scdiffgen.data import decode_conditions, encode_conditions, registered_conditions
 from scdiffgen.model import TokenDiffusion
@@ -56,9 +56,7 @@ def test_decoded_conditions_are_the_registered_columns(setup: str) -> None:
 @pytest.mark.parametrize("setup", list(SETUPS))
 def test_drawn_cells_can_be_requested_again_and_concatenated(setup: str) -> None:
     adata = cells()
-    TokenDiffusion.setup_anndata(adata, **SETUPS[setup])
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=1, **QUIET)
+    model = trained_model(adata, **SETUPS[setup])
     drawn = model.generate(n_cells=20, **FAST)
     again = model.generate(drawn.obs, **FAST)
     columns = [*drawn.obs.loc[:, :"unseen_in_training"]][:-1]
@@ -79,8 +77,6 @@ def test_numbers_that_stay_missing_are_nan_and_not_marked(small: TokenDiffusion)
 def test_of_modalities() -> None:
     mdata = paired(40)
     mdata.obs["batch"] = np.resize(["x", "y"], 40)
-    TokenDiffusion.setup_mudata(mdata, batch_key="batch")
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(max_epochs=1, **QUIET)
+    model = trained_model(mdata, batch_key="batch")
     made = model.generate(n_cells=12, **FAST)
     assert set(made.obs["batch"]) == {"x", "y"} and (made.obs["drawn_conditions"] == "batch").all()

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-import scvi
 from anndata import AnnData
 from scipy.special import gammaln
-from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
+from small_cells import simulated_cells, simulated_shares, trained_model
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
@@ -18,11 +17,9 @@ def cells() -> AnnData:
 
 
 def train(adata: AnnData, max_epochs: int) -> TokenDiffusion:
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
-    return model
+    return trained_model(
+        adata, max_epochs, 64, network=NetworkOptions(dropout=0.0), plan_kwargs={"lr": 5e-3}, labels_key="cell_type"
+    )
 
 
 def generate(model: TokenDiffusion, label: str) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 import scvi
 from condition_rows import fitted
 from mudata_cells import paired
-from small_cells import QUIET, SMALL, simulated_cells, small_model
+from small_cells import QUIET, simulated_cells, small_model, trained_model
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._persisting import card_text
@@ -95,9 +95,7 @@ def test_a_model_that_cannot_be_handed_on_is_refused(
 
 def test_a_model_of_several_modalities_is_handed_on_too(tmp_path: Path) -> None:
     mdata = paired(40)
-    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(max_epochs=1, batch_size=32, **QUIET)
+    model = trained_model(mdata, labels_key="sort_of_cell")
     model.save_for_hub(tmp_path / "hub", title="Two modalities", license_info="mit")
     hub = hub_of_scvi.HubModel(str(tmp_path / "hub"))
     hub.load_model(paired(10, seed=4), accelerator="cpu")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_cells import QUIET, SMALL, simulated_cells, simulated_shares, trained_model
+from small_cells import simulated_cells, simulated_shares, trained_model
 
 from scdiffgen.conditions import MixedConditions
 from scdiffgen.model import NetworkOptions, TokenDiffusion
@@ -67,9 +67,9 @@ def test_unequal_numbers_of_cells_are_named(small: TokenDiffusion) -> None:
 @pytest.mark.parametrize("process", ["gaussian", "latent"])
 def test_other_processes_meet_both_ends_and_move_between_them(process: str) -> None:
     adata = simulated_cells()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
-    model = TokenDiffusion(adata, **SMALL, process=process, network=NetworkOptions(n_heads=1))
-    model.train(max_epochs=2, **QUIET)
+    model = trained_model(
+        adata, 2, 256, process=process, network=NetworkOptions(n_heads=1), labels_key="cell_type", batch_key="batch"
+    )
     ends = {0: {"cell_type": "a"}, 1: {"cell_type": "b"}}
     found = model.interpolate(*ends.values(), [0, 0.5, 1], **ASKED)
     for weight, conditions in ends.items():

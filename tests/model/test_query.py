@@ -89,9 +89,7 @@ def test_new_genes_start_as_frequent_as_they_are(reference: TokenDiffusion) -> N
 def test_new_perturbations_are_learned(vectors: bool) -> None:
     setup = {**TREATED, **({"perturbation_features_key": "vectors"} if vectors else {})}
     cells, more = treated_cells(), treated_cells()
-    TokenDiffusion.setup_anndata(cells, **setup)
-    model = TokenDiffusion(cells, **SMALL)
-    model.train(max_epochs=1, batch_size=32, **QUIET)
+    model = trained_model(cells, **setup)
     more.obs["guide"] = more.obs["guide"].replace({"B": "C"})
     more.uns["vectors"]["C"] = [0.5, 0.5]
     query = TokenDiffusion.load_query_data(more, model, accelerator="cpu")

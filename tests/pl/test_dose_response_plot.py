@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 from treated_cells import SETUP, treated_cells
 
-from scdiffgen.model import TokenDiffusion
 from scdiffgen.pl import dose_response
 
 DOSES = [10.0, 0.0, 0.1, 1.0]
@@ -100,9 +99,7 @@ def test_the_unit_is_that_of_the_table_unless_another_is_given(frame: pd.DataFra
 
 def test_a_model_hands_on_the_registered_unit() -> None:
     cells = treated_cells()
-    TokenDiffusion.setup_anndata(cells, **SETUP, dose_unit="nM")
-    model = TokenDiffusion(cells, **SMALL)
-    model.train(max_epochs=1, batch_size=32, **QUIET)
+    model = trained_model(cells, **SETUP, dose_unit="nM")
     curves = model.dose_response(None, "A", [0.5, 1.0], indices=[0, 3], n_steps=2, seed=0, silent=True)
     assert dose_response(curves, "gene0")[0].get_xlabel() == "dose (nM)"
 

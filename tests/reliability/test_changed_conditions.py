@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 
 import scdiffgen
 from scdiffgen.model import TokenDiffusion
@@ -31,9 +31,7 @@ def cells() -> AnnData:
 @pytest.fixture(scope="module")
 def model() -> TokenDiffusion:
     adata = cells()
-    TokenDiffusion.setup_anndata(adata, **KEYS)
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(1, batch_size=30, **QUIET)
+    model = trained_model(adata, **KEYS)
     return model
 
 
@@ -79,9 +77,7 @@ def test_numbers_outside_of_the_training_cells_are_warned_of(model: TokenDiffusi
 def test_a_transferred_batch_keeps_the_type_of_its_column() -> None:
     screen = scdiffgen.datasets.simulate(n_cells=60)
     screen.obs["batch"] = pd.Categorical(screen.obs["batch"].astype(str), ordered=True)
-    TokenDiffusion.setup_anndata(screen, layer="counts", batch_key="batch")
-    model = TokenDiffusion(screen, **SMALL)
-    model.train(1, batch_size=30, **QUIET)
+    model = trained_model(screen, layer="counts", batch_key="batch")
     to = screen.obs["batch"].cat.categories[0]
     column = model.transfer_batch(None, to=to, indices=[0, 1, 2], n_steps=2, silent=True).obs["batch"]
     assert column.tolist() == [to] * 3 and column.cat.ordered

@@ -10,7 +10,7 @@ import pytest
 import scanpy as sc
 from anndata import AnnData
 from mudata_cells import paired
-from small_cells import QUIET, SMALL
+from small_cells import QUIET, SMALL, trained_model
 from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import TokenDiffusion
@@ -120,9 +120,7 @@ def test_other_cells_changed_after_they_were_read_are_named(tiny: TokenDiffusion
 
 def test_of_a_modality() -> None:
     mdata = paired(40)
-    TokenDiffusion.setup_mudata(mdata)
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(max_epochs=1, **QUIET)
+    model = trained_model(mdata)
     names = {name: part.tolist() for name, part in model.get_var_names().items()}
     first = next(iter(names))
     reordered(mdata[first])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from anndata import read_h5ad
 from mudata_cells import paired
-from small_cells import QUIET, SMALL, simulated_cells, small_model
+from small_cells import QUIET, SMALL, simulated_cells, small_model, trained_model
 
 from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
@@ -22,9 +22,7 @@ FAR = [0.0, 1e2, 1e3, 1e6]
 @pytest.fixture(scope="module")
 def joint() -> TokenDiffusion:
     mdata = paired()
-    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(1, **QUIET)
+    model = trained_model(mdata, labels_key="sort_of_cell")
     return model
 
 

@@ -8,7 +8,7 @@ import pytest
 from anndata import AnnData
 from csr import doubled_entries
 from scipy import sparse
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import QUIET, SMALL, simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -34,9 +34,7 @@ def test_counts_mean_the_same_in_every_container(name: str, tiny: TokenDiffusion
 
 def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:
     cells.layers["counts"], cells.X = cells.X, np.log1p(cells.X)
-    TokenDiffusion.setup_anndata(cells, layer="counts", labels_key="cell_type")
-    model = TokenDiffusion(cells, **SMALL)
-    model.train(1, **QUIET)
+    model = trained_model(cells, layer="counts", labels_key="cell_type")
     made = model.generate({"cell_type": "a"}, 7, n_steps=2, seed=0)
     assert model.get_latent_representation(made).shape[0] == 7 and not made.layers
     logs = AnnData(cells.X, obs=cells.obs, var=cells.var)

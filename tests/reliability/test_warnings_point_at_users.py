@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from anndata import AnnData
 from scipy import sparse
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import simulated_cells, trained_model
 
 from scdiffgen import metrics
 from scdiffgen.model import TokenDiffusion
@@ -25,9 +25,7 @@ def model() -> Iterator[TokenDiffusion]:
     """A trained model with a group of 12 cells."""
     with warnings.catch_warnings(action="ignore"):
         adata = cells(cell_type=np.repeat(["a", "b", "c"], [24, 24, 12]))
-        TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-        model = TokenDiffusion(adata, **SMALL)
-        model.train(1, **QUIET)
+        model = trained_model(adata, labels_key="cell_type")
     return model
 
 
