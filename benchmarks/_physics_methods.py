@@ -1,10 +1,11 @@
-"""Simple methods that denoise counts, with settings chosen by molecular cross-validation, and scVI."""
+"""Simple methods that denoise counts, with settings chosen by molecular cross-validation; scVI and Harmony."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import scvi
 from anndata import AnnData
 from numpy.typing import NDArray
@@ -95,11 +96,29 @@ def magic_shares(counts: sparse.csr_matrix, seed: int) -> Shares:
     return rates / rates.sum(axis=1, keepdims=True)
 
 
-def scvi_shares(cells: AnnData, seed: int, max_epochs: int | None) -> Shares:
-    """Expected expression under scVI without labels, its training stopped early by a tenth of the cells."""
+def fit_scvi(cells: AnnData, seed: int, max_epochs: int | None, batch_key: str | None = None) -> scvi.model.SCVI:
+    """Train scVI without labels; a tenth of the cells stops its training early."""
     scvi.settings.seed = seed
     adata = cells.copy()
-    scvi.model.SCVI.setup_anndata(adata)
+    scvi.model.SCVI.setup_anndata(adata, batch_key=batch_key)
     model = scvi.model.SCVI(adata, gene_likelihood="nb")
     model.train(max_epochs, early_stopping=True, enable_progress_bar=False)
-    return model.get_normalized_expression(library_size=1, n_samples=10, return_numpy=True).astype(np.float64)
+    return model
+
+
+def scvi_shares(cells: AnnData, seed: int, max_epochs: int | None) -> Shares:
+    """Expected expression under scVI without labels."""
+    return expected_by_scvi(fit_scvi(cells, seed, max_epochs))
+
+
+def expected_by_scvi(model: scvi.model.SCVI, batch: str | None = None) -> Shares:
+    """Expected expression under scVI, in the batch of each cell or in a given one."""
+    shares = model.get_normalized_expression(transform_batch=batch, library_size=1, n_samples=10, return_numpy=True)
+    return shares.astype(np.float64)
+
+
+def harmony(scores: NDArray, batch: NDArray[np.str_], seed: int) -> NDArray:
+    """Correct principal components ``(cells, components)`` by Harmony with its defaults."""
+    batches = pd.DataFrame({"batch": batch})
+    run_harmony = import_module("harmonypy").run_harmony
+    return run_harmony(scores, batches, "batch", random_state=seed, verbose=False).Z_corr

@@ -15,7 +15,7 @@ from scdiffgen.metrics import classifier_auc
 
 Matrix = NDArray[np.float64]  # (cells, genes)
 PUBLISHED_GENES, PUBLISHED_COMPONENTS = 500, 5
-N_COMPONENTS = 10  # that forests see
+PCS_OF_FORESTS = 10
 LEAST_MEAN = 5.0  # molecules per cell of a gene whose dispersion is compared
 
 

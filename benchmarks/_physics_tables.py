@@ -38,11 +38,18 @@ NULL = {
     "de_genes": Column("false DE genes", None, 0),
     "left": Column("planted log2 change", None, 2),
 }
+INTEGRATED = {
+    "silhouette_dr": Column("silhouette of mixtures", 1.0),
+    "silhouette_dr_batch": Column("silhouette of protocols", 0.0),
+}
 KINDS = {
     OURS: "ours",
     **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
+    **dict.fromkeys(
+        ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE", "Harmony", "scVI, latent positions"), "other"
+    ),
     **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
-    **dict.fromkeys(("no imputation", "mean of all cells", "scaled up"), "null"),
+    **dict.fromkeys(("no imputation", "no integration", "mean of all cells", "scaled up"), "null"),
     **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
     OTHER: "limit",
 }
@@ -86,13 +93,19 @@ def mixtures(result: Result) -> Iterator[str]:
 
 def mixtures_lines(result: Result) -> Iterator[Line]:
     """One line: the silhouette with the best normalisation of each method, mean over protocols."""
+    best = best_silhouettes(mixtures_values(result))
+    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
+    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
+
+
+def best_silhouettes(values: Values) -> dict[tuple[str, str], float]:
+    """Medians by method and silhouette, of the best normalisation, which is the end of a name."""
     best: dict[tuple[str, str], float] = {}
-    for name, of in mixtures_values(result).items():
+    for name, of in values.items():
         for key in (key for key in of if key.startswith("silhouette")):
             method = name.rpartition(",")[0], key
             best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
-    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
-    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
+    return best
 
 
 def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
@@ -162,6 +175,28 @@ def batches(result: Result) -> Iterator[str]:
     yield seeds_of(result)
     table = pd.DataFrame(result["rows"]).groupby("method", sort=False)
     yield score_table("cells of one pseudo-batch", NULL, {name: scores_of(of, NULL) for name, of in table})
+
+
+def integration_values(result: Result) -> Values:
+    """Scores by method and normalisation; published ones have the best normalisation."""
+    values: Values = {}
+    for row in result["rows"]:
+        of = "best (published)" if row["part"] == PUBLISHED else row["normalisation"]
+        of = values.setdefault(f"{row['method']}, {of}".removesuffix(", "), {})
+        for key in INTEGRATED:
+            of.setdefault(key, []).append(row[key])
+    return values
+
+
+def integration(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    yield score_table("method", INTEGRATED, integration_values(result), f"{OURS}, DESeq2")
+
+
+def integration_lines(result: Result) -> Iterator[Line]:
+    """One line: the silhouette of mixtures with the best normalisation of each method."""
+    best = {key: of for key, of in best_silhouettes(integration_values(result)).items() if key[1] == "silhouette_dr"}
+    yield mean_line("mixed RNA, two protocols in one", "silhouette of mixtures", 1.0, best)
 
 
 def tokens(result: Result) -> Iterator[str]:

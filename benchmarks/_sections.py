@@ -171,6 +171,7 @@ SECTIONS = {
     "physics-molecules": Section(physics.molecules, physics.molecules_lines),
     "physics-depth": Section(physics.depth, physics.depth_lines),
     "physics-batches": Section(physics.batches),
+    "physics-integration": Section(physics.integration, physics.integration_lines),
     "physics-tokens": Section(physics.tokens),
     "multimodal": Section(measured(generation_table, imputation_table), lines.multimodal),
     "chromatin": Section(

@@ -10,6 +10,7 @@ written at once and not repeated, so a run may be stopped and started again.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,19 +38,33 @@ from benchmarks._physics_data import (
     sound_wells,
 )
 from benchmarks._physics_depth import DEEP, MEASURED, OTHER, deepeners, paired, questions
+from benchmarks._physics_integration import (
+    BOTH,
+    PROTOCOL,
+    TARGET,
+    best_integrations,
+    integration_scores,
+    load_protocols,
+    normalised,
+)
 from benchmarks._physics_methods import (
+    N_COMPONENTS,
     SMOOTHING,
     chosen,
+    expected_by_scvi,
+    fit_scvi,
+    harmony,
     magic_shares,
     neighbour_smoothing,
     scvi_shares,
     simple_methods,
 )
-from benchmarks._physics_null import change_left, null_scores, planted_batch_effect
+from benchmarks._physics_null import change_left, n_de_genes, null_scores, planted_batch_effect, space_scores
 from benchmarks._physics_scores import (
-    N_COMPONENTS,
     NORMALISATIONS,
+    PCS_OF_FORESTS,
     best_correlations,
+    components,
     depth_scores,
     nats_per_molecule,
     own_scores,
@@ -63,7 +78,7 @@ from scdiffgen.model import TokenDiffusion
 Rows = list[dict[str, Any]]
 Part = Callable[[], Rows]
 N_PROGRAMS, NULL_GENES = 8, 2000
-OURS, WITH_LABELS = "scdiffgen", "scdiffgen, given labels"
+OURS, WITH_LABELS, EXPECTED = "scdiffgen", "scdiffgen, given labels", "scdiffgen, expected expression"
 PERFECT, PUBLISHED = "proportions themselves", "published"
 
 
@@ -218,7 +233,7 @@ def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     def every() -> Rows:
         methods = deepeners(run.fit(train), neighbours, run.seed)
         measured = wells.X[(wells.obs[AMOUNT] == DEEP).to_numpy()]
-        fit = PCA(N_COMPONENTS, random_state=0).fit(log_normalise(measured).toarray())
+        fit = PCA(PCS_OF_FORESTS, random_state=0).fit(log_normalise(measured).toarray())
         rows = []
         for question, method, counts, positions in questions(wells, pairs, methods, run.seed):
             truth, mix = wells.X[positions], wells.obs[MIX].to_numpy(dtype=str)[positions]
@@ -237,10 +252,39 @@ def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:
     moved = np.random.default_rng(run.seed).random(cells.n_obs) < 0.5
     cells.obs["batch"] = np.where(moved, "one", "other")
 
+    library, fit = cells.X.sum(axis=1).A, cache(lambda: run.fit(cells, batch_key="batch"))
+
     def transferred() -> Rows:
-        after = moved_to_other(run.fit(cells, batch_key="batch"))
+        after = moved_to_other(fit())
         rows = {"transferred": (after, 0), "left as they are": (cells.X, 1)}
-        return [{"method": method, **null_scores(cells.X, *of[:1], moved, of[1])} for method, of in rows.items()]
+        return [
+            {"method": method, **null_scores(cells.X, *of[:1], moved, of[1]), "de_genes": n_de_genes(of[0], moved)}
+            for method, of in rows.items()
+        ]
+
+    def in_expectation(expected_in: Callable[[str], np.ndarray]) -> dict[str, float]:
+        """Compare expected counts of cells in their own batch with those in the other."""
+        one, other = (sparse.csr_matrix(expected_in(batch) * library) for batch in ("one", "other"))
+        return null_scores(sparse.csr_matrix(np.where(moved[:, None], one.toarray(), other.toarray())), other, moved)
+
+    def by_ours(batch: str) -> np.ndarray:
+        return fit().get_normalized_expression(transform_batch=batch, return_numpy=True, silent=True)
+
+    def by_scvi() -> Rows:
+        model = fit_scvi(cells, run.seed, run.max_epochs, "batch")
+
+        def expected_in(batch: str) -> np.ndarray:
+            scvi.settings.seed = run.seed  # the same latents in both batches
+            return expected_by_scvi(model, batch)
+
+        drawn = sparse.csr_matrix(model.posterior_predictive_sample(transform_batch="other").to_scipy_sparse())
+        scores = {**in_expectation(expected_in), "de_genes": n_de_genes(drawn, moved)}
+        return [{"method": "scVI, expected expression", **scores}]
+
+    def by_harmony() -> Rows:
+        before = PCA(N_COMPONENTS, random_state=0).fit_transform(log_normalise(cells.X).toarray())
+        after = harmony(before, cells.obs["batch"].to_numpy(dtype=str), run.seed)
+        return [{"method": "Harmony", **space_scores(before, after, moved, after)}]
 
     def planted() -> Rows:
         changed, genes = planted_batch_effect(cells, moved, run.seed)
@@ -252,7 +296,48 @@ def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:
         return model.transfer_batch(None, "other", seed=run.seed, silent=True).X
 
     yield OURS, transferred
+    yield EXPECTED, lambda: [{"method": EXPECTED, **in_expectation(by_ours)}]
     yield "planted difference", planted
+    yield "scVI", by_scvi
+    if find_spec("harmonypy"):
+        yield "Harmony", by_harmony
+
+
+def integration(name: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Move the wells of one protocol to the other, without labels, scored by the published silhouettes."""
+    wells = load_protocols()
+    protocols, library = wells.obs[PROTOCOL].to_numpy(dtype=str), wells.X.sum(axis=1).A.astype(np.float64)
+
+    def row(method: str, normalisation: str, embedding: np.ndarray) -> dict[str, Any]:
+        return {"method": method, "normalisation": normalisation, **integration_scores(embedding, wells.obs)}
+
+    def scored(method: str, counts: np.ndarray) -> Rows:
+        return [row(method, name, components(values)[0][:, :2]) for name, values in normalised(counts, protocols)]
+
+    def ours() -> Rows:
+        model = run.fit(wells, batch_key=PROTOCOL)
+        moved = model.transfer_batch(None, TARGET, seed=run.seed, silent=True).X.toarray().astype(np.float64)
+        expected = model.get_normalized_expression(transform_batch=TARGET, return_numpy=True, silent=True)
+        return [*scored(OURS, moved), *scored(EXPECTED, expected * library)]
+
+    def by_scvi() -> Rows:
+        model = fit_scvi(wells, run.seed, run.max_epochs, PROTOCOL)
+        latent = row("scVI, latent positions", "", model.get_latent_representation())
+        return [latent, *scored("scVI, expected expression", expected_by_scvi(model, TARGET) * library)]
+
+    def by_harmony() -> Rows:
+        spaces = {
+            name: components(of)[0][:, :N_COMPONENTS]
+            for name, of in normalised(wells.X.toarray().astype(float), protocols)
+        }
+        return [row("Harmony", name, harmony(scores, protocols, run.seed)) for name, scores in spaces.items()]
+
+    yield OURS, ours
+    if run.seed == 0:
+        yield PUBLISHED, best_integrations
+    yield "scVI", by_scvi
+    if find_spec("harmonypy"):
+        yield "Harmony", by_harmony
 
 
 PROGRAMS = {
@@ -276,6 +361,7 @@ TASKS = {
     "molecules": Task("Unseen molecules", [name for name in CELLS if name != BUNDLED], molecules, quick=True),
     "depth": Task("Deeper cells", [*WELLS], depth),
     "batches": Task("Batches that do not differ", ["PBMC 3k"], batches, quick=True),
+    "integration": Task("Two protocols in one", [BOTH], integration),
     "tokens": Task("Tokens of known mixtures", [*WELLS], tokens),
 }
 

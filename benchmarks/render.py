@@ -20,13 +20,14 @@ from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, interventions, power
 
+PHYSICS = ("mixtures", "molecules", "depth", "batches", "integration", "tokens")
 PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have a summary in docs/benchmarks.md
     "generation.md": ("generation", "augmentation"),
     "published_generators.md": ("published-generation", "published-cfgen"),
     "responses.md": ("perturbation",),
     "published_responses.md": ("published", "published-iid"),
     "tokens.md": ("tokens",),
-    "physics.md": tuple(f"physics-{task}" for task in ("mixtures", "molecules", "depth", "batches", "tokens")),
+    "physics.md": tuple(f"physics-{task}" for task in PHYSICS),
     "modalities.md": ("multimodal", "chromatin", "peaks"),
     "speed.md": ("speed", "soak", "shards"),
     "processes.md": ("processes", "networks"),

@@ -11,11 +11,13 @@ from benchmarks import _physics_data, physics, render
 from benchmarks._data import FOLDER
 from benchmarks._physics_data import AMOUNT, MIX, PLATES, WELLS, load_wells, published_denoising, thinned
 from benchmarks._physics_depth import paired, scaled_up
+from benchmarks._physics_integration import integration_scores, load_protocols, normalised, published_integration
 from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
 from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
 from benchmarks._physics_scores import (
     NORMALISATIONS,
     best_correlations,
+    components,
     median_dispersion,
     nats_per_molecule,
     published_scores,
@@ -42,6 +44,26 @@ def test_published_scores_without_imputation_are_reproduced(protocol: str) -> No
     for name, normalise in {"none": lambda x: x, **NORMALISATIONS}.items():
         found = published_scores(normalise(counts), mix, wells.obs["total_count_per_cell"].to_numpy(dtype=float))
         assert found == pytest.approx(published.loc[(name, "no_imputation"), list(found)].to_dict(), abs=1e-6)
+
+
+@needs_wells
+def test_published_scores_without_integration_are_reproduced() -> None:
+    wells, published = load_protocols(), published_integration()
+    each = {protocol: load_wells(protocol) for protocol in WELLS}
+    for name, normalise in {"none": lambda x: x, **NORMALISATIONS}.items():
+        logs = [normalise(of.X.toarray().astype(float))[:, of.var_names.isin(wells.var_names)] for of in each.values()]
+        genes = [of.var_names[of.var_names.isin(wells.var_names)] for of in each.values()]
+        joined = np.vstack([logs[0], logs[1][:, genes[1].get_indexer(genes[0])]])
+        found = integration_scores(components(joined)[0][:, :2], wells.obs)
+        assert found == pytest.approx(published.loc[("no_int", name), list(found)].to_dict(), abs=1e-6)
+
+
+def test_wells_are_normalised_by_protocol() -> None:
+    counts = np.random.default_rng(0).poisson(50.0, (20, 30)).astype(float)
+    deeper = np.vstack([counts, 8 * counts])
+    for _, values in normalised(deeper, np.repeat(["a", "b"], 20)):
+        assert not np.isnan(values).any()
+        np.testing.assert_allclose(values[:20] - values[:20].mean(), values[20:] - values[20:].mean(), atol=0.05)
 
 
 def test_groups_are_wanted_and_depth_is_unwanted_variation() -> None:
@@ -87,10 +109,16 @@ def test_correlations_are_those_of_the_best_program() -> None:
 def test_cells_that_stay_keep_neighbours_and_a_cell_on_top_of_another_has_it_as_nearest() -> None:
     old = np.random.default_rng(0).normal(size=(40, 3))
     moved = np.arange(40) < 20
-    assert neighbours_kept(old, old, moved) == {"neighbours": 1.0, "rank": 1.0}
+    assert neighbours_kept(old, old, moved, old) == {"neighbours": 1.0, "rank": 1.0}
     new = np.where(moved[:, None], old[-1], old)
-    found = neighbours_kept(old, new, moved)
+    found = neighbours_kept(old, new, moved, old)
     assert found["rank"] > 5 and found["neighbours"] < N_NEIGHBOURS / 20
+
+
+def test_cells_that_all_move_alike_keep_neighbours_in_the_target_space_alone() -> None:
+    old, moved = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) < 20
+    assert neighbours_kept(old, old + 10, moved, old + 10)["neighbours"] == 1
+    assert neighbours_kept(old, old + 10, moved, old)["neighbours"] < 1
 
 
 def test_a_planted_gene_is_the_only_false_discovery() -> None:
