@@ -102,6 +102,16 @@ def own_scores(counts: sparse.csr_matrix, measured: sparse.csr_matrix, mix: Sequ
     return {"zeros": float(zeros), "dispersion": median_dispersion(counts, measured, mix)}
 
 
+def detection_gap(counts: sparse.csr_matrix, measured: sparse.csr_matrix) -> float:
+    """Mean absolute difference of detection curves: shares of wells that have a gene, by ten quantiles of genes.
+
+    Quantiles are those of the mean expression in measured wells.
+    """
+    quantiles = np.array_split(np.argsort(measured.sum(axis=0).A1, kind="stable"), 10)
+    shares = measured.getnnz(axis=0) / measured.shape[0], counts.getnnz(axis=0) / counts.shape[0]
+    return float(np.mean([abs(shares[0][genes].mean() - shares[1][genes].mean()) for genes in quantiles]))
+
+
 def median_dispersion(counts: sparse.csr_matrix, measured: sparse.csr_matrix, mix: Sequence[str]) -> float:
     """Median over genes of the dispersion within mixtures, (variance - mean) / mean^2, at equal depth.
 

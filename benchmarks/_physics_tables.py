@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks._physics_data import LINES
-from benchmarks._physics_depth import OTHER
+from benchmarks._physics_depth import COPULA, OTHER
 from benchmarks._physics_methods import SMOOTHING
 from benchmarks._summary import Line
 from benchmarks._tables import Column, markdown, score_table, summary
@@ -23,6 +23,7 @@ DEPTH = {
     "auc_pcs": Column("forest AUC, PCs"),
     "auc_genes": Column("forest AUC, genes"),
     "zeros": Column("share of zeros"),
+    "detection": Column("detection gap"),
     "dispersion": Column("dispersion"),
 }
 QUESTIONS = {
@@ -44,7 +45,7 @@ INTEGRATED = {
 }
 KINDS = {
     OURS: "ours",
-    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
+    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI", COPULA), "other"),
     **dict.fromkeys(
         ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE", "Harmony", "scVI, latent positions"), "other"
     ),

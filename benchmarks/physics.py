@@ -37,7 +37,19 @@ from benchmarks._physics_data import (
     load_wells,
     sound_wells,
 )
-from benchmarks._physics_depth import DEEP, MEASURED, OTHER, deepeners, paired, questions
+from benchmarks._physics_depth import (
+    COPULA,
+    DEEP,
+    MEASURED,
+    OTHER,
+    SPIKES,
+    Deepener,
+    copula_of,
+    decoder_of,
+    deepeners,
+    paired,
+    questions,
+)
 from benchmarks._physics_integration import (
     BOTH,
     PROTOCOL,
@@ -66,6 +78,7 @@ from benchmarks._physics_scores import (
     best_correlations,
     components,
     depth_scores,
+    detection_gap,
     nats_per_molecule,
     own_scores,
     published_scores,
@@ -73,6 +86,7 @@ from benchmarks._physics_scores import (
 from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks._token_scores import stability
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen.metrics import classifier_auc
 from scdiffgen.model import TokenDiffusion
 
 Rows = list[dict[str, Any]]
@@ -225,24 +239,54 @@ def molecules(name: str, run: Run) -> Iterator[tuple[str, Part]]:
 
 def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     """Compare deepened wells with measured deep ones, which neither the model nor the smoothing sees."""
-    wells = sound_wells(load_wells(protocol))
-    pairs = paired(wells, run.seed)
-    train = wells[np.setdiff1d(np.arange(wells.n_obs), pairs.deep)]
-    neighbours = wells[np.setdiff1d(np.arange(wells.n_obs), np.append(pairs.deep, pairs.shallow))]
+    all_wells = load_wells(protocol)
+    wells = sound_wells(all_wells)
+    pairs, is_deep = paired(wells, run.seed), (wells.obs[AMOUNT] == DEEP).to_numpy()
+    seen = ~np.isin(np.arange(wells.n_obs), pairs.deep)
+    train, neighbours = wells[seen], wells[seen & ~np.isin(np.arange(wells.n_obs), pairs.shallow)]
+    fit = PCA(PCS_OF_FORESTS, random_state=0).fit(log_normalise(wells.X[is_deep]).toarray())
+    mixtures_of_wells, model = wells.obs[MIX].to_numpy(dtype=str), cache(lambda: run.fit(train))
+
+    def compared() -> Iterator[tuple[str, str, sparse.csr_matrix, np.ndarray]]:
+        return questions(wells, pairs, deepeners(model(), neighbours, run.seed), run.seed)
+
+    def scored(question: str, method: str, counts: sparse.csr_matrix, positions: np.ndarray) -> dict[str, Any]:
+        truth, mix = wells.X[positions], mixtures_of_wells[positions]
+        return {"question": question, "method": method, **depth_scores(counts, truth, mix, fit, run.seed)}
 
     def every() -> Rows:
-        methods = deepeners(run.fit(train), neighbours, run.seed)
-        measured = wells.X[(wells.obs[AMOUNT] == DEEP).to_numpy()]
-        fit = PCA(PCS_OF_FORESTS, random_state=0).fit(log_normalise(measured).toarray())
         rows = []
-        for question, method, counts, positions in questions(wells, pairs, methods, run.seed):
-            truth, mix = wells.X[positions], wells.obs[MIX].to_numpy(dtype=str)[positions]
-            rows.append({"question": question, "method": method, **depth_scores(counts, truth, mix, fit, run.seed)})
+        for question, method, counts, positions in compared():
+            rows.append(scored(question, method, counts, positions))
             if method in (OTHER, "30 pg, thinned"):
+                truth, mix = wells.X[positions], mixtures_of_wells[positions]
                 rows.append({"question": question, "method": MEASURED, **own_scores(truth, truth, mix)})
         return rows
 
+    def detection() -> Rows:
+        return [
+            {"question": question, "method": method, "detection": detection_gap(counts, wells.X[positions])}
+            for question, method, counts, positions in compared()
+        ]
+
+    def another(name: str, deepen: Deepener) -> Rows:
+        found = [row for row in questions(wells, pairs, {name: deepen}, run.seed) if row[1] == name]
+        return [{**scored(*row), "detection": detection_gap(row[2], wells.X[row[3]])} for row in found]
+
+    def spikes() -> Rows:
+        """Compare spike-ins, which are not diluted, of the deep and shallow wells."""
+        counts = all_wells[wells.obs_names, all_wells.var["is_ercc"]].X
+        deep, shallow, mix = counts[pairs.deep], counts[pairs.shallow], mixtures_of_wells[pairs.deep]
+        logs = (log_normalise(part.toarray()) for part in (shallow, deep))
+        auc = classifier_auc(*logs, real_labels=mix, generated_labels=mix, seed=run.seed)
+        scores = {"auc_genes": auc, **own_scores(deep, shallow, mix)}
+        return [{"question": "dilution", "method": SPIKES, **scores, "detection": detection_gap(deep, shallow)}]
+
     yield "all", every
+    yield "detection", detection
+    yield "scVI", lambda: another("scVI", decoder_of(fit_scvi(train, run.seed, run.max_epochs), wells.var[[]]))
+    yield "copula", lambda: another(COPULA, copula_of(wells[seen & is_deep], mixtures_of_wells[pairs.deep], run.seed))
+    yield "spike-ins", spikes
 
 
 def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:

@@ -10,7 +10,7 @@ from anndata import AnnData
 from benchmarks import _physics_data, physics, render
 from benchmarks._data import FOLDER
 from benchmarks._physics_data import AMOUNT, MIX, PLATES, WELLS, load_wells, published_denoising, thinned
-from benchmarks._physics_depth import paired, scaled_up
+from benchmarks._physics_depth import copula_of, paired, scaled_up
 from benchmarks._physics_integration import integration_scores, load_protocols, normalised, published_integration
 from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
 from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
@@ -18,6 +18,7 @@ from benchmarks._physics_scores import (
     NORMALISATIONS,
     best_correlations,
     components,
+    detection_gap,
     median_dispersion,
     nats_per_molecule,
     published_scores,
@@ -100,6 +101,26 @@ def test_dispersion_is_that_of_negative_binomial_counts_and_none_of_poisson_ones
     assert median_dispersion(varied, varied, mix) == pytest.approx(0.2, rel=0.15)
 
 
+def test_detection_gap_is_the_mean_over_quantiles_of_genes() -> None:
+    measured = counts_of(np.full((50, 40), 20.0))
+    assert detection_gap(measured, measured) == 0
+    lost = measured.toarray()
+    lost[:25, np.argsort(lost.sum(axis=0), kind="stable")[:4]] = 0  # half of the wells lose a tenth of the genes
+    assert detection_gap(sparse.csr_matrix(lost), measured) == pytest.approx(0.05)
+
+
+def test_the_copula_draws_wells_of_their_mixtures_at_the_library_sizes() -> None:
+    rates = np.random.default_rng(0).gamma(1, 50, (2, 30))
+    deep = AnnData(
+        counts_of(np.repeat(rates, 40, axis=0)), obs=pd.DataFrame({MIX: np.repeat(["a", "b"], 40)}, map(str, range(80)))
+    )
+    library = np.full(200, 1000.0)
+    drawn = copula_of(deep, np.repeat(["b", "a"], 100), seed=0)(deep.X, library).toarray()
+    shares = rates / rates.sum(axis=1, keepdims=True)
+    assert drawn.sum(axis=1) == pytest.approx(library, rel=0.25)
+    np.testing.assert_allclose(drawn[:100].mean(axis=0) / 1000, shares[1], atol=0.01)
+
+
 def test_correlations_are_those_of_the_best_program() -> None:
     truth = pd.DataFrame({"x": np.arange(10.0), "y": np.tile([0.0, 1.0], 5)})
     programs = np.column_stack([np.arange(10) % 3, -np.exp(truth["x"]), truth["y"]])
@@ -179,10 +200,10 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
     assert all(0 < row["nats"] < np.log(100) + 1 for row in rows)
     physics.main([*arguments, "--parts", "mean of all cells"])
     assert read_result(tmp_path / "physics-molecules.json")["rows"] == rows
-    scores = {"auc_pcs": 0.6, "auc_genes": 0.7, "zeros": 0.5, "dispersion": 0.1}
+    scores = {"auc_pcs": 0.6, "auc_genes": 0.7, "zeros": 0.5, "detection": 0.2, "dispersion": 0.1}
     row = {"data": "CEL-seq2", "seed": 0, "part": "all", "method": "scdiffgen", "question": "deepened"}
     environments = read_result(tmp_path / "physics-molecules.json")["environments"]
     result = {"benchmark": "physics-depth", "data": {"description": "Deeper cells"}, "rows": [row | scores]}
     write_result(tmp_path, "physics-depth", {**result, "environments": environments})
     page = render.render(tmp_path, tmp_path / "docs")["physics.md"].read_text()
-    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.100 |" in page and "kNN smoothing" in page
+    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.200 | 0.100 |" in page and "kNN smoothing" in page
