@@ -173,6 +173,7 @@ SECTIONS = {
     "physics-batches": Section(physics.batches),
     "physics-integration": Section(physics.integration, physics.integration_lines),
     "physics-tokens": Section(physics.tokens),
+    "physics-programs": Section(physics.programs, physics.programs_lines),
     "multimodal": Section(measured(generation_table, imputation_table), lines.multimodal),
     "chromatin": Section(
         measured(generation_table, imputed_table, lambda of: value_table(TRAINING, of["training"])), lines.chromatin

@@ -20,7 +20,7 @@ import pandas as pd
 import scvi
 from anndata import AnnData
 from scipy import sparse
-from sklearn.decomposition import NMF, PCA
+from sklearn.decomposition import PCA
 
 from benchmarks._data import LABEL, MissingData, load_pbmc3k, load_pbmc68k, variable_genes
 from benchmarks._physics_data import (
@@ -72,6 +72,7 @@ from benchmarks._physics_methods import (
     simple_methods,
 )
 from benchmarks._physics_null import change_left, n_de_genes, null_scores, planted_batch_effect, space_scores
+from benchmarks._physics_programs import FINDERS, PLANTED, plant, recovery
 from benchmarks._physics_scores import (
     NORMALISATIONS,
     PCS_OF_FORESTS,
@@ -93,7 +94,7 @@ Rows = list[dict[str, Any]]
 Part = Callable[[], Rows]
 N_PROGRAMS, NULL_GENES = 8, 2000
 OURS, WITH_LABELS, EXPECTED = "scdiffgen", "scdiffgen, given labels", "scdiffgen, expected expression"
-PERFECT, PUBLISHED = "proportions themselves", "published"
+PERFECT, PLANTED_ACTIVITY, PUBLISHED = "proportions themselves", "planted activity", "published"
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,12 @@ class Run:
     seed: int
     max_epochs: int | None = None
 
-    def fit(self, cells: AnnData, **keys: str | None) -> TokenDiffusion:
+    def fit(self, cells: AnnData, n_tokens: int | None = None, **keys: str | None) -> TokenDiffusion:
         """Train the default model; without labels and batches unless ``labels_key`` or ``batch_key`` are given."""
         scvi.settings.seed = self.seed
         adata = cells.copy()
         TokenDiffusion.setup_anndata(adata, **keys)
-        model = TokenDiffusion(adata)
+        model = TokenDiffusion(adata, n_tokens=n_tokens)
         model.train(max_epochs=self.max_epochs, enable_progress_bar=False)
         return model
 
@@ -206,15 +207,13 @@ def tokens(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
 
     def of_method(method: str) -> Rows:
         if method != OURS:
-            fit = PROGRAMS[method](run.seed)
-            activation = fit.fit_transform(log_normalise(wells.X).toarray())
-            run.write_programs(protocol, method, activation, fit.components_.T)
+            run.write_programs(protocol, method, *FINDERS[method](wells, N_PROGRAMS, run.seed, run.max_epochs))
         activation, loadings = run.read_programs(protocol, method, run.seed)
         earlier = [run.read_programs(protocol, method, seed)[1] for seed in range(run.seed)]
         stable = {"stability": [stability([other, loadings]) for other in earlier]}
         return [stable | best_correlations(activation[kept], truth)]
 
-    for method in (OURS, *PROGRAMS):
+    for method in (OURS, *FINDERS):
         yield method, lambda method=method: of_method(method)
     noise = np.random.default_rng(run.seed).random((len(truth), 3))
     yield PERFECT, lambda: [{"stability": [], **best_correlations(truth.to_numpy(dtype=float) + 1e-6 * noise, truth)}]
@@ -384,10 +383,21 @@ def integration(name: str, run: Run) -> Iterator[tuple[str, Part]]:
         yield "Harmony", by_harmony
 
 
-PROGRAMS = {
-    "PCA": lambda seed: PCA(N_PROGRAMS, svd_solver="randomized", random_state=seed),
-    "NMF": lambda seed: NMF(N_PROGRAMS, init="random", random_state=seed, max_iter=500),
-}
+def programs(name: str, run: Run) -> Iterator[tuple[str, Part]]:
+    """Recover planted programs, whose number every method is given."""
+    truth = plant(*PLANTED[name], run.seed)
+    n_programs = truth.activity.shape[1]
+
+    def tokens_of_ours() -> Rows:
+        model = run.fit(truth.cells, n_tokens=n_programs)
+        loadings = model.get_token_loadings().to_numpy()
+        return [recovery(model.get_token_activation(silent=True).to_numpy(), loadings, truth)]
+
+    yield OURS, tokens_of_ours
+    for method, find in FINDERS.items():
+        yield method, lambda find=find: [recovery(*find(truth.cells, n_programs, run.seed, run.max_epochs), truth)]
+    nearly = truth.activity + 1e-6 * np.random.default_rng(run.seed).random(truth.activity.shape)
+    yield PLANTED_ACTIVITY, lambda: [recovery(nearly, truth.genes.astype(float), truth)]
 
 
 @dataclass(frozen=True)
@@ -407,6 +417,7 @@ TASKS = {
     "batches": Task("Batches that do not differ", ["PBMC 3k"], batches, quick=True),
     "integration": Task("Two protocols in one", [BOTH], integration),
     "tokens": Task("Tokens of known mixtures", [*WELLS], tokens),
+    "programs": Task("Planted programs", [*PLANTED], programs),
 }
 
 

@@ -20,7 +20,7 @@ from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, interventions, power
 
-PHYSICS = ("mixtures", "molecules", "depth", "batches", "integration", "tokens")
+PHYSICS = ("mixtures", "molecules", "depth", "batches", "integration", "tokens", "programs")
 PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have a summary in docs/benchmarks.md
     "generation.md": ("generation", "augmentation"),
     "published_generators.md": ("published-generation", "published-cfgen"),

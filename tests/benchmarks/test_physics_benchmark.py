@@ -14,6 +14,7 @@ from benchmarks._physics_depth import copula_of, paired, scaled_up
 from benchmarks._physics_integration import integration_scores, load_protocols, normalised, published_integration
 from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
 from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
+from benchmarks._physics_programs import FINDERS, plant, recovery
 from benchmarks._physics_scores import (
     NORMALISATIONS,
     best_correlations,
@@ -125,6 +126,28 @@ def test_correlations_are_those_of_the_best_program() -> None:
     truth = pd.DataFrame({"x": np.arange(10.0), "y": np.tile([0.0, 1.0], 5)})
     programs = np.column_stack([np.arange(10) % 3, -np.exp(truth["x"]), truth["y"]])
     assert best_correlations(programs, truth) == pytest.approx({"x": 1, "y": 1})
+
+
+@pytest.mark.parametrize(("share", "n_shared"), [(0.0, 0), (0.5, 15)])
+def test_planted_programs_share_genes_in_pairs_and_are_recovered(share: float, n_shared: int) -> None:
+    truth = plant(4, share, seed=0)
+    common = truth.genes.T.astype(int) @ truth.genes
+    assert (np.diag(common) == 30).all() and common[0, 1] == common[2, 3] == n_shared
+    assert common[0, 2] == common[1, 2] == common[1, 3] == 0
+    ordered = [2, 0, 3, 1]
+    found = recovery(-truth.activity[:, ordered], -truth.genes[:, ordered].astype(float), truth)
+    assert found == pytest.approx({"activity": 1, "genes": 1})
+    noise = np.random.default_rng(0).normal(size=(len(truth.activity), 4))
+    assert recovery(noise, truth.genes.astype(float), truth)["activity"] < 0.15
+    raised = truth.cells.X.toarray()[:, truth.genes[:, 0]].sum(axis=1)
+    assert np.corrcoef(raised, truth.activity[:, 0])[0, 1] > 0.5
+
+
+def test_programs_of_other_methods_have_a_column_each() -> None:
+    cells = AnnData(counts_of(np.random.default_rng(0).gamma(1, 5, (60, 40))).astype(np.float32))
+    for name in ("PCA", "NMF", "LDVAE"):
+        activation, loadings = FINDERS[name](cells, 3, 0, 1)
+        assert activation.shape == (60, 3) and loadings.shape == (40, 3)
 
 
 def test_cells_that_stay_keep_neighbours_and_a_cell_on_top_of_another_has_it_as_nearest() -> None:
