@@ -46,7 +46,7 @@ INTEGRATED = {
 RECOVERY = {"activity": "Spearman correlation with the activity", "genes": "AUC of the program's genes"}
 KINDS = {
     OURS: "ours",
-    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI", COPULA), "other"),
+    **dict.fromkeys(("SAVER", "DrImpute", "ALRA", "MAGIC", "scVI", COPULA), "other"),
     **dict.fromkeys(
         ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE", "Harmony", "scVI, latent positions"), "other"
     ),

@@ -62,6 +62,7 @@ from benchmarks._physics_integration import (
 from benchmarks._physics_methods import (
     N_COMPONENTS,
     SMOOTHING,
+    alra_shares,
     chosen,
     expected_by_scvi,
     fit_scvi,
@@ -195,6 +196,7 @@ def mixtures(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
         yield SMOOTHING, lambda: scored(*chosen(wells.X, neighbour_smoothing, run.seed)[::-1])
         yield "scVI", lambda: scored(scvi_shares(wells, run.seed, run.max_epochs))
         yield WITH_LABELS, lambda: ours(LABEL)
+    yield "ALRA", lambda: scored(alra_shares(wells.X, run.seed))
     if find_spec("magic"):
         yield "MAGIC", lambda: scored(magic_shares(wells.X, run.seed))
 

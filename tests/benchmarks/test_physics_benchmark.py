@@ -12,7 +12,14 @@ from benchmarks._data import FOLDER
 from benchmarks._physics_data import AMOUNT, MIX, PLATES, WELLS, load_wells, published_denoising, thinned
 from benchmarks._physics_depth import copula_of, paired, scaled_up
 from benchmarks._physics_integration import integration_scores, load_protocols, normalised, published_integration
-from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
+from benchmarks._physics_methods import (
+    alra_shares,
+    chosen,
+    label_means,
+    neighbour_smoothing,
+    pooled_shares,
+    with_own_molecules,
+)
 from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
 from benchmarks._physics_programs import FINDERS, plant, recovery
 from benchmarks._physics_scores import (
@@ -208,6 +215,17 @@ def test_cross_validation_chooses_the_shares_that_predict_hidden_molecules() -> 
     assert nats_per_molecule(smooth, counts_of(rates, 1)) < nats_per_molecule(
         np.repeat(pooled_shares(counts), 100, axis=0), counts_of(rates, 1)
     )
+
+
+def test_alra_keeps_absent_genes_absent_and_restores_lost_ones() -> None:
+    rng = np.random.default_rng(0)
+    programs = rng.gamma(1, 8, (3, 200)) * (rng.random((3, 200)) < 0.5)
+    rates = programs[rng.integers(3, size=400)] + 1e-9
+    counts = counts_of(rates, 1)
+    shares, lost = alra_shares(counts, seed=0), (counts.toarray() == 0) & (rates > 1)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (shares[lost] > 0).mean() > 0.7 and (shares[rates < 1] > 0).mean() < 0.1
+    assert (shares[counts.toarray() > 0] > 0).all()
 
 
 def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
