@@ -18,7 +18,7 @@ from scdiffgen.normal_scores import GaussianCopula
 
 SHALLOW, DEEP = 3.75, 30.0  # pg of RNA per well
 OTHER, MEASURED = "other measured wells", "measured wells"
-COPULA, SPIKES = "copula of wells of 30 pg, given the mixture", "spike-ins of wells of 30 pg"
+COPULA, SPIKES = "copula, given the mixture", "spike-ins of wells of 30 pg"
 Deepener = Callable[[sparse.csr_matrix, NDArray], sparse.csr_matrix]  # counts, library sizes to reach -> counts
 
 

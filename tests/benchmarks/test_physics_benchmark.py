@@ -235,14 +235,14 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
 
     monkeypatch.setitem(_physics_data.CELLS, physics.BUNDLED, few)
     arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--tasks", "molecules"]
-    physics.main([*arguments, "--parts", "mean of all cells", "kNN smoothing", physics.OURS])
+    physics.main([*arguments, "--parts", "mean of all cells", "mean of the label", "kNN smoothing", physics.OURS])
     rows = read_result(tmp_path / "physics-molecules.json")["rows"]
-    assert [row["part"] for row in rows] == [physics.OURS, "mean of all cells", "kNN smoothing"]
+    assert [row["part"] for row in rows] == [physics.OURS, "mean of all cells", "mean of the label", "kNN smoothing"]
     assert all(0 < row["nats"] < np.log(100) + 1 for row in rows)
     physics.main([*arguments, "--parts", "mean of all cells"])
     assert read_result(tmp_path / "physics-molecules.json")["rows"] == rows
     scores = {"auc_pcs": 0.6, "auc_genes": 0.7, "zeros": 0.5, "detection": 0.2, "dispersion": 0.1}
-    row = {"data": "CEL-seq2", "seed": 0, "part": "all", "method": "scdiffgen", "question": "deepened"}
+    row = {"data": "CEL-seq2", "seed": 0, "part": "all", "method": "scdiffgen", "question": "thinned"}
     environments = read_result(tmp_path / "physics-molecules.json")["environments"]
     result = {"benchmark": "physics-depth", "data": {"description": "Deeper cells"}, "rows": [row | scores]}
     write_result(tmp_path, "physics-depth", {**result, "environments": environments})
