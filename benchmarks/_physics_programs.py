@@ -74,16 +74,6 @@ def recovery(activation: NDArray, loadings: NDArray, truth: Planted) -> dict[str
     return {"activity": float(abs(correlations[rows, columns]).mean()), "genes": float(np.mean(genes))}
 
 
-def pca(cells: AnnData, n_programs: int, seed: int, max_epochs: int | None) -> Programs:
-    """Principal components of log-normalised expression."""
-    return factors(PCA(n_programs, svd_solver="randomized", random_state=seed), cells)
-
-
-def nmf(cells: AnnData, n_programs: int, seed: int, max_epochs: int | None) -> Programs:
-    """Non-negative factors of log-normalised expression; the seed is that of the start."""
-    return factors(NMF(n_programs, init="random", random_state=seed, max_iter=500), cells)
-
-
 def factors(estimator: PCA | NMF, cells: AnnData) -> Programs:
     """Factors of log-normalised expression."""
     activation = estimator.fit_transform(log_normalise(cells.X).toarray())
@@ -128,8 +118,8 @@ def drvi(cells: AnnData, n_programs: int, seed: int, max_epochs: int | None) -> 
 
 
 FINDERS: dict[str, Finder] = {
-    "PCA": pca,
-    "NMF": nmf,
+    "PCA": lambda cells, n, seed, _: factors(PCA(n, svd_solver="randomized", random_state=seed), cells),
+    "NMF": lambda cells, n, seed, _: factors(NMF(n, init="random", random_state=seed, max_iter=500), cells),
     **({"cNMF": consensus_nmf} if find_spec("cnmf") else {}),
     "LDVAE": ldvae,
     **({"DRVI": drvi} if find_spec("drvi") else {}),
