@@ -23,7 +23,7 @@ DEPTH = {
     "auc_pcs": Column("forest AUC, PCs"),
     "auc_genes": Column("forest AUC, genes"),
     "zeros": Column("share of zeros"),
-    "detection": Column("detection gap"),
+    "detection": Column("detection gap", None, 4),
     "dispersion": Column("dispersion"),
 }
 QUESTIONS = {

@@ -247,4 +247,4 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
     result = {"benchmark": "physics-depth", "data": {"description": "Deeper cells"}, "rows": [row | scores]}
     write_result(tmp_path, "physics-depth", {**result, "environments": environments})
     page = render.render(tmp_path, tmp_path / "docs")["physics.md"].read_text()
-    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.200 | 0.100 |" in page and "kNN smoothing" in page
+    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.2000 | 0.100 |" in page and "kNN smoothing" in page
