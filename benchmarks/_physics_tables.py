@@ -199,7 +199,9 @@ def integration_values(result: Result) -> Values:
 
 def integration(result: Result) -> Iterator[str]:
     yield seeds_of(result)
-    yield score_table("method", INTEGRATED, integration_values(result), f"{OURS}, DESeq2")
+    values = integration_values(result)
+    rivals = [name for name in values if not name.startswith(OURS)]
+    yield score_table("method", INTEGRATED, values, f"{OURS}, DESeq2", rivals)
 
 
 def integration_lines(result: Result) -> Iterator[Line]:
