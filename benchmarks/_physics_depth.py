@@ -4,16 +4,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
+from scvi.model import SCVI
 
+from benchmarks._perturbation_scvi import _decode
 from benchmarks._physics_data import AMOUNT, MIX, thinned
 from benchmarks._physics_methods import SMOOTHING, Shares, chosen, neighbour_smoothing, pooled_shares
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.normal_scores import GaussianCopula
 
 SHALLOW, DEEP = 3.75, 30.0  # pg of RNA per well
 OTHER, MEASURED = "other measured wells", "measured wells"
+COPULA, SPIKES = "copula, given the mixture", "spike-ins of wells of 30 pg"
 Deepener = Callable[[sparse.csr_matrix, NDArray], sparse.csr_matrix]  # counts, library sizes to reach -> counts
 
 
@@ -73,6 +78,23 @@ def deepeners(model: TokenDiffusion, neighbours: AnnData, seed: int) -> Mapping[
         "own shares": adding(lambda counts: counts.toarray()),
         "scaled up": scaled_up,
     }
+
+
+def decoder_of(model: SCVI, genes: pd.DataFrame) -> Deepener:
+    """Draw whole wells from the decoder of scVI at the latent positions of wells and the library sizes to reach."""
+
+    def draw(counts: sparse.csr_matrix, library: NDArray) -> sparse.csr_matrix:
+        cells = AnnData(counts.astype(np.float32), var=genes)
+        return _decode(model, model.get_latent_representation(cells), library.astype(np.float32))
+
+    return draw
+
+
+def copula_of(deep: AnnData, mixtures: NDArray[np.str_], seed: int) -> Deepener:
+    """Draw whole wells of given mixtures from a Gaussian copula of deep wells; it does not see the wells to deepen."""
+    names, groups = np.unique(deep.obs[MIX].to_numpy(dtype=str), return_inverse=True)
+    copula, rng = GaussianCopula.fit(deep.X, groups, seed=seed), np.random.default_rng(seed)
+    return lambda counts, library: copula.draw(np.searchsorted(names, mixtures), library, rng)
 
 
 def scaled_up(counts: sparse.csr_matrix, library: NDArray) -> sparse.csr_matrix:

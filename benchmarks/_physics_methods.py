@@ -1,16 +1,19 @@
-"""Simple methods that denoise counts, with settings chosen by molecular cross-validation, and scVI."""
+"""Simple methods that denoise counts, with settings chosen by molecular cross-validation, and other programs."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import scvi
 from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.extmath import randomized_svd
 
 from benchmarks._data import LABEL
 from benchmarks._physics_data import thinned
@@ -83,6 +86,7 @@ def simple_methods(cells: AnnData, seed: int) -> Iterator[tuple[str, str, Callab
     counts, labels = cells.X, cells.obs[LABEL].to_numpy(dtype=str)
     yield "mean of all cells", "null", lambda: ("", np.repeat(pooled_shares(counts), counts.shape[0], axis=0))
     yield "mean of the label", "simple", lambda: chosen(counts, partial(label_means, labels=labels), seed)
+    yield "ALRA", "other", lambda: chosen(counts, partial(pooled_alra, seed=seed), seed)
     yield SMOOTHING, "simple", lambda: chosen(counts, neighbour_smoothing, seed)
 
 
@@ -95,11 +99,58 @@ def magic_shares(counts: sparse.csr_matrix, seed: int) -> Shares:
     return rates / rates.sum(axis=1, keepdims=True)
 
 
-def scvi_shares(cells: AnnData, seed: int, max_epochs: int | None) -> Shares:
-    """Expected expression under scVI without labels, its training stopped early by a tenth of the cells."""
+def alra_shares(counts: sparse.csr_matrix, seed: int) -> Shares:
+    """Shares by ALRA (Linderman et al. 2022): log expression of low rank, with the small values of each gene set to 0.
+
+    As in the authors' R code: the rank is that of the last of 100 singular values whose gap is significant beside those
+    from the 80th; values up to the size of the most negative ones of the gene (quantile .001) become 0, all others get
+    the mean and standard deviation of the measured ones, and what was measured does not become 0.
+    """
+    logs = log_normalise(counts).toarray().astype(np.float64)
+    gaps = np.diff(randomized_svd(logs, min(100, *logs.shape), n_iter=2, random_state=seed)[1])
+    noise = gaps[78 if len(gaps) == 99 else len(gaps) // 2 :]  # half of fewer singular values
+    rank = np.flatnonzero(norm.cdf(gaps, noise.mean(), noise.std(ddof=1)) < 1e-10).max(initial=0) + 1
+    left, singular, right = randomized_svd(logs, rank, n_iter=10, random_state=seed)
+    low = left * singular @ right
+    low[low <= abs(np.quantile(low, 0.001, axis=0))] = 0
+    kept, measured = np.ma.masked_equal(low, 0), np.ma.masked_equal(logs, 0)
+    ratio = measured.std(axis=0, ddof=1) / kept.std(axis=0, ddof=1)
+    scaled = low * ratio.filled(1.0) + (measured.mean(axis=0) - kept.mean(axis=0) * ratio).filled(0.0)
+    scaled = np.where(low > 0, np.maximum(scaled, 0), 0)
+    rates = np.expm1(np.where(scaled > 0, scaled, logs))
+    return rates / np.maximum(rates.sum(axis=1, keepdims=True), 1e-9)  # cells without a molecule can have no rate
+
+
+def pooled_alra(counts: sparse.csr_matrix, seed: int) -> Iterator[tuple[str, Shares]]:
+    """Mix shares by ALRA with those of all cells, because a share of 0 forbids an unseen molecule."""
+    shares = alra_shares(counts, seed)
+    for pooled in (*POOLED, 0.5, 0.7):
+        yield f"pooled {pooled:g}", (1 - pooled) * shares + pooled * pooled_shares(counts)
+
+
+def fit_scvi(cells: AnnData, seed: int, max_epochs: int | None, batch_key: str | None = None) -> scvi.model.SCVI:
+    """Train scVI without labels; a tenth of the cells stops its training early."""
     scvi.settings.seed = seed
     adata = cells.copy()
-    scvi.model.SCVI.setup_anndata(adata)
+    scvi.model.SCVI.setup_anndata(adata, batch_key=batch_key)
     model = scvi.model.SCVI(adata, gene_likelihood="nb")
     model.train(max_epochs, early_stopping=True, enable_progress_bar=False)
-    return model.get_normalized_expression(library_size=1, n_samples=10, return_numpy=True).astype(np.float64)
+    return model
+
+
+def scvi_shares(cells: AnnData, seed: int, max_epochs: int | None) -> Shares:
+    """Expected expression under scVI without labels."""
+    return expected_by_scvi(fit_scvi(cells, seed, max_epochs))
+
+
+def expected_by_scvi(model: scvi.model.SCVI, batch: str | None = None) -> Shares:
+    """Expected expression under scVI, in the batch of each cell or in a given one."""
+    shares = model.get_normalized_expression(transform_batch=batch, library_size=1, n_samples=10, return_numpy=True)
+    return shares.astype(np.float64)
+
+
+def harmony(scores: NDArray, batch: NDArray[np.str_], seed: int) -> NDArray:
+    """Correct principal components ``(cells, components)`` by Harmony with its defaults."""
+    batches = pd.DataFrame({"batch": batch})
+    run_harmony = import_module("harmonypy").run_harmony
+    return run_harmony(scores, batches, "batch", random_state=seed, verbose=False).Z_corr

@@ -20,29 +20,33 @@ Mask = NDArray[np.bool_]  # (cells,)
 def null_scores(
     before: sparse.csr_matrix, after: sparse.csr_matrix, moved: Mask, clusters_seed: int = 0
 ) -> dict[str, float]:
-    """Compare cells before and after a transfer; only the cells ``moved`` may change."""
+    """Compare counts or expected counts before and after a transfer; only the cells ``moved`` may change."""
     logs = [log_normalise(counts).toarray() for counts in (before, after)]
     fit = PCA(N_COMPONENTS, svd_solver="arpack", random_state=0).fit(logs[0])
     old, new = (fit.transform(values) for values in logs)
+    changed = float(abs(before[moved] - after[moved]).sum() / 2 / before[moved].sum())
+    return {"changed": changed, **space_scores(old, new, moved, old, clusters_seed)}
+
+
+def space_scores(old: NDArray, new: NDArray, moved: Mask, target: NDArray, clusters_seed: int = 0) -> dict[str, float]:
+    """Compare positions of cells, and their clusters, before and after a transfer into a space ``target``."""
     clusters = [
         KMeans(N_CLUSTERS, n_init=5, random_state=seed).fit_predict(scores)
         for scores, seed in ((old, 0), (new, clusters_seed))
     ]
-    return {
-        "changed": float(abs(before[moved] - after[moved]).sum() / 2 / before[moved].sum()),
-        **neighbours_kept(old, new, moved),
-        "ari": float(adjusted_rand_score(*clusters)),
-        "de_genes": float(n_de_genes(after, moved)),
-    }
+    return {**neighbours_kept(old, new, moved, target), "ari": float(adjusted_rand_score(*clusters))}
 
 
-def neighbours_kept(old: NDArray, new: NDArray, moved: Mask) -> dict[str, float]:
-    """Share of nearest neighbours that moved cells keep, and median rank of their former selves (1 is nearest)."""
+def neighbours_kept(old: NDArray, new: NDArray, moved: Mask, target: NDArray) -> dict[str, float]:
+    """Share of nearest neighbours that moved cells keep, and median rank of their former selves (1 is nearest).
+
+    Neighbours of moved cells are sought among ``old`` positions of all cells before, and among ``target`` after.
+    """
     rows, own = np.flatnonzero(moved), np.arange(moved.sum())
-    distances = pairwise_distances(old[rows], old), pairwise_distances(new[rows], old)
-    ranks = (distances[1] < distances[1][own, rows][:, None]).sum(axis=1) + 1
+    former = pairwise_distances(new[rows], old)
+    ranks = (former < former[own, rows][:, None]).sum(axis=1) + 1
     nearest = []
-    for distance in distances:
+    for distance in (pairwise_distances(old[rows], old), pairwise_distances(new[rows], target)):
         distance[own, rows] = np.inf  # a cell is not its own neighbour
         nearest.append(np.argpartition(distance, N_NEIGHBOURS, axis=1)[:, :N_NEIGHBOURS])
     kept = [len(np.intersect1d(*pair)) / N_NEIGHBOURS for pair in zip(*nearest, strict=True)]

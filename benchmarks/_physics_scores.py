@@ -15,7 +15,7 @@ from scdiffgen.metrics import classifier_auc
 
 Matrix = NDArray[np.float64]  # (cells, genes)
 PUBLISHED_GENES, PUBLISHED_COMPONENTS = 500, 5
-N_COMPONENTS = 10  # that forests see
+PCS_OF_FORESTS = 10
 LEAST_MEAN = 5.0  # molecules per cell of a gene whose dispersion is compared
 
 
@@ -100,6 +100,16 @@ def own_scores(counts: sparse.csr_matrix, measured: sparse.csr_matrix, mix: Sequ
     """Share of zeros, and median dispersion of the genes that are frequent in measured wells."""
     zeros = 1 - counts.count_nonzero() / np.prod(counts.shape)
     return {"zeros": float(zeros), "dispersion": median_dispersion(counts, measured, mix)}
+
+
+def detection_gap(counts: sparse.csr_matrix, measured: sparse.csr_matrix) -> float:
+    """Mean absolute difference of detection curves: shares of wells that have a gene, by ten quantiles of genes.
+
+    Quantiles are those of the mean expression in measured wells.
+    """
+    quantiles = np.array_split(np.argsort(measured.sum(axis=0).A1, kind="stable"), 10)
+    shares = measured.getnnz(axis=0) / measured.shape[0], counts.getnnz(axis=0) / counts.shape[0]
+    return float(np.mean([abs(shares[0][genes].mean() - shares[1][genes].mean()) for genes in quantiles]))
 
 
 def median_dispersion(counts: sparse.csr_matrix, measured: sparse.csr_matrix, mix: Sequence[str]) -> float:

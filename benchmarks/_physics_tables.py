@@ -1,16 +1,16 @@
 """Results of `benchmarks.physics` as tables and as lines of the summary."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from benchmarks._physics_data import LINES
-from benchmarks._physics_depth import OTHER
+from benchmarks._physics_depth import COPULA, OTHER
 from benchmarks._physics_methods import SMOOTHING
 from benchmarks._summary import Line
 from benchmarks._tables import Column, markdown, score_table, summary
-from benchmarks.physics import OURS, PUBLISHED, WITH_LABELS
+from benchmarks.physics import OURS, PLANTED_ACTIVITY, PUBLISHED, WITH_LABELS
 
 Result = Mapping[str, Any]
 Values = dict[str, dict[str, list[float]]]  # by method and column, over seeds
@@ -23,6 +23,7 @@ DEPTH = {
     "auc_pcs": Column("forest AUC, PCs"),
     "auc_genes": Column("forest AUC, genes"),
     "zeros": Column("share of zeros"),
+    "detection": Column("detection gap", None, 4),
     "dispersion": Column("dispersion"),
 }
 QUESTIONS = {
@@ -38,13 +39,23 @@ NULL = {
     "de_genes": Column("false DE genes", None, 0),
     "left": Column("planted log2 change", None, 2),
 }
+INTEGRATED = {
+    "silhouette_dr": Column("silhouette of mixtures", 1.0),
+    "silhouette_dr_batch": Column("silhouette of protocols", 0.0),
+}
+RECOVERY = {"activity": "Spearman correlation with the activity", "genes": "AUC of the program's genes"}
 KINDS = {
     OURS: "ours",
-    **dict.fromkeys(("SAVER", "DrImpute", "MAGIC", "scVI"), "other"),
+    **dict.fromkeys(("SAVER", "DrImpute", "ALRA", "MAGIC", "scVI", COPULA), "other"),
+    **dict.fromkeys(
+        ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE", "Harmony", "scVI, latent positions"), "other"
+    ),
     **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
-    **dict.fromkeys(("no imputation", "mean of all cells", "scaled up"), "null"),
+    **dict.fromkeys(("no imputation", "no integration", "mean of all cells", "scaled up"), "null"),
     **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
-    OTHER: "limit",
+    **dict.fromkeys(("cNMF", "LDVAE", "DRVI"), "other"),
+    **dict.fromkeys(("PCA", "NMF"), "simple"),
+    **dict.fromkeys((OTHER, PLANTED_ACTIVITY), "limit"),
 }
 
 
@@ -86,13 +97,19 @@ def mixtures(result: Result) -> Iterator[str]:
 
 def mixtures_lines(result: Result) -> Iterator[Line]:
     """One line: the silhouette with the best normalisation of each method, mean over protocols."""
+    best = best_silhouettes(mixtures_values(result))
+    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
+    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
+
+
+def best_silhouettes(values: Values) -> dict[tuple[str, str], float]:
+    """Medians by method and silhouette, of the best normalisation, which is the end of a name."""
     best: dict[tuple[str, str], float] = {}
-    for name, of in mixtures_values(result).items():
+    for name, of in values.items():
         for key in (key for key in of if key.startswith("silhouette")):
             method = name.rpartition(",")[0], key
             best[method] = max(pd.Series(of[key]).median(), best.get(method, -1.0))
-    sets = " and ".join(dict.fromkeys(row["data"] for row in result["rows"]))
-    yield mean_line(f"mixed RNA, {sets}", "silhouette of mixtures", 1.0, best)
+    return best
 
 
 def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, str], float]) -> Line:
@@ -101,25 +118,30 @@ def mean_line(data: str, score: str, ideal: float, medians: Mapping[tuple[str, s
     return Line(data, score, ideal, {name: [of.mean()] for name, of in table.dropna().iterrows()}, KINDS)
 
 
-def molecules_values(result: Result) -> pd.DataFrame:
-    """Nats by set, seed and method."""
-    return pd.DataFrame(result["rows"]).pivot_table("nats", ["data", "seed"], "part", sort=False)
+def by_method(result: Result, score: str) -> pd.DataFrame:
+    """Values of a score by set and seed, a column a method."""
+    table = pd.DataFrame(result["rows"]).pivot_table(score, ["data", "seed"], "part", sort=False)
+    return table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
+
+
+def wide_table(title: str, table: pd.DataFrame, best: Callable[[list[str]], str]) -> str:
+    """Table of a score with a row a set and a column a method; the best is bold, unless it is the ceiling."""
+    rows = []
+    for data, of in table.groupby("data", sort=False):
+        cells = {name: summary(of[name], 3) for name in table}
+        top = best([cell for name, cell in cells.items() if cell != "-" and KINDS.get(name) != "limit"])
+        rows.append([data, *(f"**{cell}**" if cell == top else cell for cell in cells.values())])
+    return markdown([title, *table], rows)
 
 
 def molecules(result: Result) -> Iterator[str]:
     yield seeds_of(result)
-    table = molecules_values(result)
-    table = table[[name for name in dict.fromkeys((OURS, WITH_LABELS, *KINDS)) if name in table]]
-    rows = []
-    for data, of in table.groupby("data", sort=False):
-        best = (cells := [summary(of[name], 3) for name in table]).index(min(cell for cell in cells if cell != "-"))
-        rows.append([data, *(f"**{cell}**" if place == best else cell for place, cell in enumerate(cells))])
-    yield markdown(["nats per unseen molecule", *table], rows)
+    yield wide_table("nats per unseen molecule", by_method(result, "nats"), min)
 
 
 def molecules_lines(result: Result) -> Iterator[Line]:
     """One line: the mean over sets."""
-    medians = molecules_values(result).groupby("data").median()
+    medians = by_method(result, "nats").groupby("data").median()
     title = f"unseen molecules, {len(medians)} sets"
     yield mean_line(title, "nats per unseen molecule", 0.0, medians.T.stack().to_dict())
 
@@ -164,6 +186,30 @@ def batches(result: Result) -> Iterator[str]:
     yield score_table("cells of one pseudo-batch", NULL, {name: scores_of(of, NULL) for name, of in table})
 
 
+def integration_values(result: Result) -> Values:
+    """Scores by method and normalisation; published ones have the best normalisation."""
+    values: Values = {}
+    for row in result["rows"]:
+        of = "best (published)" if row["part"] == PUBLISHED else row["normalisation"]
+        of = values.setdefault(f"{row['method']}, {of}".removesuffix(", "), {})
+        for key in INTEGRATED:
+            of.setdefault(key, []).append(row[key])
+    return values
+
+
+def integration(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    values = integration_values(result)
+    rivals = [name for name in values if not name.startswith(OURS)]
+    yield score_table("method", INTEGRATED, values, f"{OURS}, DESeq2", rivals)
+
+
+def integration_lines(result: Result) -> Iterator[Line]:
+    """One line: the silhouette of mixtures with the best normalisation of each method."""
+    best = {key: of for key, of in best_silhouettes(integration_values(result)).items() if key[1] == "silhouette_dr"}
+    yield mean_line("mixed RNA, two protocols in one", "silhouette of mixtures", 1.0, best)
+
+
 def tokens(result: Result) -> Iterator[str]:
     yield seeds_of(result)
     rows: Values = {}
@@ -174,3 +220,16 @@ def tokens(result: Result) -> Iterator[str]:
         of.setdefault("stability", []).extend(row["stability"])
     rows = {name: {key: values for key, values in of.items() if values} for name, of in rows.items()}
     yield score_table("programs", {key: Column(key, 1.0, 2) for key in (*LINES, "stability")}, rows)
+
+
+def programs(result: Result) -> Iterator[str]:
+    yield seeds_of(result)
+    for score, title in RECOVERY.items():
+        yield wide_table(title, by_method(result, score), max)
+
+
+def programs_lines(result: Result) -> Iterator[Line]:
+    """Recovery of activity and genes, means over sets."""
+    for score, title in RECOVERY.items():
+        medians = by_method(result, score).groupby("data").median()
+        yield mean_line(f"planted programs, {len(medians)} sets", title, 1.0, medians.T.stack().to_dict())

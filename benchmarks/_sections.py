@@ -171,7 +171,9 @@ SECTIONS = {
     "physics-molecules": Section(physics.molecules, physics.molecules_lines),
     "physics-depth": Section(physics.depth, physics.depth_lines),
     "physics-batches": Section(physics.batches),
+    "physics-integration": Section(physics.integration, physics.integration_lines),
     "physics-tokens": Section(physics.tokens),
+    "physics-programs": Section(physics.programs, physics.programs_lines),
     "multimodal": Section(measured(generation_table, imputation_table), lines.multimodal),
     "chromatin": Section(
         measured(generation_table, imputed_table, lambda of: value_table(TRAINING, of["training"])), lines.chromatin

@@ -15,18 +15,20 @@ import pandas as pd
 
 from benchmarks._generation_table import process_table
 from benchmarks._page import folded, measured_with, save_figure, shown, write_between_marks
+from benchmarks._physics_figure import physics_figure
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import SECTIONS, lines_of, title
 from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, interventions, power
 
+PHYSICS = ("mixtures", "molecules", "depth", "batches", "integration", "tokens", "programs")
 PAGES = {  # in benchmarks/pages, and the benchmarks that each shows; most have a summary in docs/benchmarks.md
     "generation.md": ("generation", "augmentation"),
     "published_generators.md": ("published-generation", "published-cfgen"),
     "responses.md": ("perturbation",),
     "published_responses.md": ("published", "published-iid"),
     "tokens.md": ("tokens",),
-    "physics.md": tuple(f"physics-{task}" for task in ("mixtures", "molecules", "depth", "batches", "tokens")),
+    "physics.md": tuple(f"physics-{task}" for task in PHYSICS),
     "modalities.md": ("multimodal", "chromatin", "peaks"),
     "speed.md": ("speed", "soak", "shards"),
     "processes.md": ("processes", "networks"),
@@ -56,6 +58,9 @@ def render(results: Path, root: Path) -> dict[str, Path]:
         if f"<!-- summary of {page}," in (ROOT / SUMMARY).read_text():
             parts[SUMMARY][f"summary of {page}"] = summary_table(lines[page]) if lines[page] else NOTHING
     save_figure(summary_figure(chain(*lines.values())), figures / "summary.png")
+    if {"physics-molecules", "physics-depth"} <= found.keys():
+        drawn = physics_figure(found["physics-molecules"], found["physics-depth"])
+        save_figure(drawn, figures / "physics.png")
     for name, study in STUDIES.items():
         path = results / f"{name}.jsonl"
         runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

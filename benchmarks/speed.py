@@ -17,16 +17,18 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, load_split
 from benchmarks._memory import in_own_process
-from benchmarks._models import Method, scdiffgen_methods
+from benchmarks._models import Method, fit_scdiffgen, scdiffgen_methods
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scvi import scvi_methods
 from benchmarks._tables import Column, score_table
 from benchmarks._where_time_goes import where_time_goes
 from scdiffgen.diffusion import _molecules
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.normal_scores import GaussianCopula, library_sizes
 
 STEPS = (8, 16, 32, 64)
 DENSE_STEPS = (8, 32)  # of drawing by dense rates, as GPUs do
+OTHER_PROCESSES = {"gaussian": (16, 32), "latent": (32,)}  # and their numbers of steps
 N_TURNS, N_EPOCHS, N_REPEATS = 3, 4, 3
 N_STEPS = 32  # of what is looked at by operation
 LOW_PRECISION = "scdiffgen, bf16-mixed"
@@ -100,13 +102,36 @@ def measure(split: Split, *, turns: int, repeats: int, n_cells: int) -> dict[str
         rates["scVI"] += [len(other.train_indices) / seconds for seconds in timer.seconds[1:]]
     labels = np.resize(split.labels, n_cells)
     dense = [by_dense_rates(method) for method in scdiffgen_methods(ours, list(DENSE_STEPS))]
-    methods = [*scdiffgen_methods(ours, list(STEPS)), *dense, scvi_methods(other)[0]]
+    methods = [*scdiffgen_methods(ours, list(STEPS)), *dense, *other_processes(split), scvi_methods(other)[0]]
+    methods.append(fitted_copula(split))
     return {
         "training": [{"model": name, "cells_per_second": values} for name, values in rates.items()],
         "generating": [
             {"model": method.name, "cells_per_second": sampling_rates(method, labels, repeats)} for method in methods
         ],
     }
+
+
+def other_processes(split: Split) -> list[Method]:
+    """Generate by the other processes, after a few epochs."""
+    methods = []
+    for process, steps in OTHER_PROCESSES.items():
+        model = fit_scdiffgen(split, max_epochs=N_EPOCHS, preset="small", process=process)
+        methods += scdiffgen_methods(model, list(steps), f"scdiffgen, {process}")
+    return methods
+
+
+def fitted_copula(split: Split) -> Method:
+    """Draw from the linear Gaussian copula, which is fitted once, at library sizes of training cells."""
+    counts, known = split.train.X.astype(np.float64), split.train.obs[LABEL].to_numpy(dtype=str)
+    categories, groups = np.unique(known, return_inverse=True)
+    copula, library = GaussianCopula.fit(counts, groups), library_sizes(counts)
+
+    def sample(labels: np.ndarray, seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        return copula.draw(np.searchsorted(categories, labels), rng.choice(library, len(labels)), rng)
+
+    return Method("linear Gaussian copula", "other", sample)
 
 
 def trained(

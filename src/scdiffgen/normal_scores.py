@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -210,31 +211,51 @@ def fit_groups(
     groups: Groups,
     prior: Frame | None = None,
     *,
-    n_rounds: int = 25,
+    n_rounds: int = 8,
 ) -> Frame:
-    """Fit means and SDs of scores ``(groups, genes)`` as interval-censored normal variables, by EM.
+    """Fit means and SDs of scores ``(groups, genes)`` as interval-censored normal variables, by accelerated EM.
 
     Means are shrunk by two pseudo-cells at the prior (0 by default), variances by five (1). Genes are processed in
-    chunks to limit memory.
+    chunks to limit memory. EM alone would need hundreds of steps for sparse genes, of which a cell says little.
     """
     shape = groups.max() + 1, counts.shape[1]
     prior = Frame(np.zeros(shape), np.ones(shape)) if prior is None else prior
     fitted = Frame(*(part.copy() for part in prior))
     for group in np.unique(groups):
         cells = counts[groups == group].tocsc()
-        library, n_cells = library_sizes(cells), cells.shape[0]
-        for genes in chunks(counts.shape[1], n_cells):
-            lower, upper = reference.interval(cells[:, genes], library, genes)
+        library = library_sizes(cells)
+        for genes in chunks(counts.shape[1], len(library)):
+            ends = reference.interval(cells[:, genes], library, genes)
             first, spread = (part[group, genes] for part in prior)
-            mean, deviation = first, spread
-            for _ in range(n_rounds):
-                expected, variance = truncated_moments((lower - mean) / deviation, (upper - mean) / deviation)
-                scores = mean + deviation * expected
-                mean = (scores.sum(axis=0) + 2 * first) / (n_cells + 2)
-                squares = (scores - mean) ** 2 + deviation**2 * variance
-                deviation = np.sqrt((squares.sum(axis=0) + 5 * spread**2) / (n_cells + 5))
-            fitted.means[group, genes], fitted.deviations[group, genes] = mean, deviation
+            step = partial(em_step, ends=ends, first=first, spread=spread)
+            mean, log_deviation = accelerated(step, np.array([first, np.log(spread)]), n_rounds)
+            fitted.means[group, genes], fitted.deviations[group, genes] = mean, np.exp(log_deviation)
     return fitted
+
+
+def em_step(point: Floats, ends: tuple[Floats, Floats], first: Floats, spread: Floats) -> Floats:
+    """Update means and log SDs ``(2, genes)`` of cells with bounds ``(cells, genes)``, from a prior mean and SD."""
+    (lower, upper), mean, deviation = ends, point[0], np.exp(point[1])
+    expected, variance = truncated_moments((lower - mean) / deviation, (upper - mean) / deviation)
+    scores = mean + deviation * expected
+    mean = (scores.sum(axis=0) + 2 * first) / (len(scores) + 2)
+    squares = (scores - mean) ** 2 + deviation**2 * variance
+    return np.array([mean, np.log((squares.sum(axis=0) + 5 * spread**2) / (len(scores) + 5)) / 2])
+
+
+def accelerated(step: Callable[[Floats], Floats], start: Floats, n_rounds: int) -> Floats:
+    """Find fixed points of ``step``, one for each column, by squared extrapolation.
+
+    Varadhan and Roland 2008, Scandinavian Journal of Statistics, with their third length of a step, at most 16.
+    """
+    point = start
+    for _ in range(n_rounds):
+        first = step(point)
+        change, bend = first - point, step(first) - 2 * first + point
+        length = np.linalg.norm(change, axis=0) / np.maximum(np.linalg.norm(bend, axis=0), 1e-300)
+        length = np.clip(length, 1.0, 16.0)  # 1: two plain steps
+        point = step(point + 2 * length * change + length**2 * bend)
+    return point
 
 
 def fit_factors(
@@ -290,12 +311,24 @@ def bounded(loadings: Floats) -> Floats:
 
 def truncated_moments(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """Compute means and variances of standard normals truncated to intervals; stable in the far tails."""
+    density = _normal_density(upper) / np.maximum(special.ndtr(upper), 1e-300)
+    mean = np.minimum(-density, upper)  # of all that is below, as of most counts
+    variance = 1 - upper * density - mean**2
+    both = np.isfinite(lower)
+    mean[both], variance[both] = _moments_between(lower[both], upper[both])
+    return mean, np.clip(variance, 0.0, 1.0)
+
+
+def _moments_between(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     sign = np.where(lower + upper > 0, -1.0, 1.0)  # flip to the lower tail, where probabilities are precise
     mass = np.maximum(sign * (special.ndtr(sign * upper) - special.ndtr(sign * lower)), 1e-300)
-    density = [np.exp(-(end**2) / 2) / np.sqrt(2 * np.pi) / mass for end in (lower, upper)]
-    mean = np.clip(density[0] - density[1], lower, upper)
-    variance = 1 + np.where(np.isfinite(lower), lower, 0.0) * density[0] - upper * density[1] - mean**2
-    return mean, np.clip(variance, 0.0, 1.0)
+    above, below = (_normal_density(end) / mass for end in (lower, upper))
+    mean = np.clip(above - below, lower, upper)
+    return mean, 1 + lower * above - upper * below - mean**2
+
+
+def _normal_density(x: Floats) -> Floats:
+    return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
 
 
 def draw_truncated(lower: Floats, upper: Floats, rng: np.random.Generator) -> Floats:

@@ -26,6 +26,7 @@ def _few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "N_EPOCHS", 2)
     monkeypatch.setattr(speed, "STEPS", (2,))
     monkeypatch.setattr(speed, "DENSE_STEPS", (2,))
+    monkeypatch.setattr(speed, "OTHER_PROCESSES", {"gaussian": (2,), "latent": (2,)})
 
 
 def test_labels_with_too_few_cells_to_lose_are_not_made_rare(parts: Split) -> None:
@@ -74,7 +75,10 @@ def test_speed_has_a_rate_for_each_epoch_after_the_first_and_each_repeat(parts: 
     assert {row["model"]: len(row["cells_per_second"]) for row in rates["generating"]} == {
         "scdiffgen, 2 steps": 3,
         "scdiffgen, 2 steps, dense rates": 3,
+        "scdiffgen, gaussian, 2 steps": 3,
+        "scdiffgen, latent, 2 steps": 3,
         "scVI, Gaussian of the label": 3,
+        "linear Gaussian copula": 3,
     }
 
 

@@ -7,15 +7,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from benchmarks import _physics_data, physics, render
+from benchmarks import _physics_data, _physics_tables, physics, render
 from benchmarks._data import FOLDER
 from benchmarks._physics_data import AMOUNT, MIX, PLATES, WELLS, load_wells, published_denoising, thinned
-from benchmarks._physics_depth import paired, scaled_up
-from benchmarks._physics_methods import chosen, label_means, neighbour_smoothing, pooled_shares, with_own_molecules
+from benchmarks._physics_depth import copula_of, paired, scaled_up
+from benchmarks._physics_integration import integration_scores, load_protocols, normalised, published_integration
+from benchmarks._physics_methods import (
+    alra_shares,
+    chosen,
+    label_means,
+    neighbour_smoothing,
+    pooled_shares,
+    with_own_molecules,
+)
 from benchmarks._physics_null import N_NEIGHBOURS, change_left, n_de_genes, neighbours_kept, planted_batch_effect
+from benchmarks._physics_programs import FINDERS, plant, recovery
 from benchmarks._physics_scores import (
     NORMALISATIONS,
     best_correlations,
+    components,
+    detection_gap,
     median_dispersion,
     nats_per_molecule,
     published_scores,
@@ -42,6 +53,26 @@ def test_published_scores_without_imputation_are_reproduced(protocol: str) -> No
     for name, normalise in {"none": lambda x: x, **NORMALISATIONS}.items():
         found = published_scores(normalise(counts), mix, wells.obs["total_count_per_cell"].to_numpy(dtype=float))
         assert found == pytest.approx(published.loc[(name, "no_imputation"), list(found)].to_dict(), abs=1e-6)
+
+
+@needs_wells
+def test_published_scores_without_integration_are_reproduced() -> None:
+    wells, published = load_protocols(), published_integration()
+    each = {protocol: load_wells(protocol) for protocol in WELLS}
+    for name, normalise in {"none": lambda x: x, **NORMALISATIONS}.items():
+        logs = [normalise(of.X.toarray().astype(float))[:, of.var_names.isin(wells.var_names)] for of in each.values()]
+        genes = [of.var_names[of.var_names.isin(wells.var_names)] for of in each.values()]
+        joined = np.vstack([logs[0], logs[1][:, genes[1].get_indexer(genes[0])]])
+        found = integration_scores(components(joined)[0][:, :2], wells.obs)
+        assert found == pytest.approx(published.loc[("no_int", name), list(found)].to_dict(), abs=1e-6)
+
+
+def test_wells_are_normalised_by_protocol() -> None:
+    counts = np.random.default_rng(0).poisson(50.0, (20, 30)).astype(float)
+    deeper = np.vstack([counts, 8 * counts])
+    for _, values in normalised(deeper, np.repeat(["a", "b"], 20)):
+        assert not np.isnan(values).any()
+        np.testing.assert_allclose(values[:20] - values[:20].mean(), values[20:] - values[20:].mean(), atol=0.05)
 
 
 def test_groups_are_wanted_and_depth_is_unwanted_variation() -> None:
@@ -78,19 +109,67 @@ def test_dispersion_is_that_of_negative_binomial_counts_and_none_of_poisson_ones
     assert median_dispersion(varied, varied, mix) == pytest.approx(0.2, rel=0.15)
 
 
+def test_detection_gap_is_the_mean_over_quantiles_of_genes() -> None:
+    measured = counts_of(np.full((50, 40), 20.0))
+    assert detection_gap(measured, measured) == 0
+    lost = measured.toarray()
+    lost[:25, np.argsort(lost.sum(axis=0), kind="stable")[:4]] = 0  # half of the wells lose a tenth of the genes
+    assert detection_gap(sparse.csr_matrix(lost), measured) == pytest.approx(0.05)
+
+
+def test_the_copula_draws_wells_of_their_mixtures_at_the_library_sizes() -> None:
+    rates = np.random.default_rng(0).gamma(1, 50, (2, 30))
+    deep = AnnData(
+        counts_of(np.repeat(rates, 40, axis=0)), obs=pd.DataFrame({MIX: np.repeat(["a", "b"], 40)}, map(str, range(80)))
+    )
+    library = np.full(200, 1000.0)
+    drawn = copula_of(deep, np.repeat(["b", "a"], 100), seed=0)(deep.X, library).toarray()
+    shares = rates / rates.sum(axis=1, keepdims=True)
+    assert drawn.sum(axis=1) == pytest.approx(library, rel=0.25)
+    np.testing.assert_allclose(drawn[:100].mean(axis=0) / 1000, shares[1], atol=0.01)
+
+
 def test_correlations_are_those_of_the_best_program() -> None:
     truth = pd.DataFrame({"x": np.arange(10.0), "y": np.tile([0.0, 1.0], 5)})
     programs = np.column_stack([np.arange(10) % 3, -np.exp(truth["x"]), truth["y"]])
     assert best_correlations(programs, truth) == pytest.approx({"x": 1, "y": 1})
 
 
+@pytest.mark.parametrize(("share", "n_shared"), [(0.0, 0), (0.5, 15)])
+def test_planted_programs_share_genes_in_pairs_and_are_recovered(share: float, n_shared: int) -> None:
+    truth = plant(4, share, seed=0)
+    common = truth.genes.T.astype(int) @ truth.genes
+    assert (np.diag(common) == 30).all() and common[0, 1] == common[2, 3] == n_shared
+    assert common[0, 2] == common[1, 2] == common[1, 3] == 0
+    ordered = [2, 0, 3, 1]
+    found = recovery(-truth.activity[:, ordered], -truth.genes[:, ordered].astype(float), truth)
+    assert found == pytest.approx({"activity": 1, "genes": 1})
+    noise = np.random.default_rng(0).normal(size=(len(truth.activity), 4))
+    assert recovery(noise, truth.genes.astype(float), truth)["activity"] < 0.15
+    raised = truth.cells.X.toarray()[:, truth.genes[:, 0]].sum(axis=1)
+    assert np.corrcoef(raised, truth.activity[:, 0])[0, 1] > 0.5
+
+
+def test_programs_of_other_methods_have_a_column_each() -> None:
+    cells = AnnData(counts_of(np.random.default_rng(0).gamma(1, 5, (60, 40))).astype(np.float32))
+    for name in ("PCA", "NMF", "LDVAE"):
+        activation, loadings = FINDERS[name](cells, 3, 0, 1)
+        assert activation.shape == (60, 3) and loadings.shape == (40, 3)
+
+
 def test_cells_that_stay_keep_neighbours_and_a_cell_on_top_of_another_has_it_as_nearest() -> None:
     old = np.random.default_rng(0).normal(size=(40, 3))
     moved = np.arange(40) < 20
-    assert neighbours_kept(old, old, moved) == {"neighbours": 1.0, "rank": 1.0}
+    assert neighbours_kept(old, old, moved, old) == {"neighbours": 1.0, "rank": 1.0}
     new = np.where(moved[:, None], old[-1], old)
-    found = neighbours_kept(old, new, moved)
+    found = neighbours_kept(old, new, moved, old)
     assert found["rank"] > 5 and found["neighbours"] < N_NEIGHBOURS / 20
+
+
+def test_cells_that_all_move_alike_keep_neighbours_in_the_target_space_alone() -> None:
+    old, moved = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) < 20
+    assert neighbours_kept(old, old + 10, moved, old + 10)["neighbours"] == 1
+    assert neighbours_kept(old, old + 10, moved, old)["neighbours"] < 1
 
 
 def test_a_planted_gene_is_the_only_false_discovery() -> None:
@@ -138,6 +217,17 @@ def test_cross_validation_chooses_the_shares_that_predict_hidden_molecules() -> 
     )
 
 
+def test_alra_keeps_absent_genes_absent_and_restores_lost_ones() -> None:
+    rng = np.random.default_rng(0)
+    programs = rng.gamma(1, 8, (3, 200)) * (rng.random((3, 200)) < 0.5)
+    rates = programs[rng.integers(3, size=400)] + 1e-9
+    counts = counts_of(rates, 1)
+    shares, lost = alra_shares(counts, seed=0), (counts.toarray() == 0) & (rates > 1)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (shares[lost] > 0).mean() > 0.7 and (shares[rates < 1] > 0).mean() < 0.1
+    assert (shares[counts.toarray() > 0] > 0).all()
+
+
 def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def few() -> AnnData:
         cells = physics.load_pbmc68k()[::4]
@@ -145,16 +235,42 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
 
     monkeypatch.setitem(_physics_data.CELLS, physics.BUNDLED, few)
     arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--tasks", "molecules"]
-    physics.main([*arguments, "--parts", "mean of all cells", "kNN smoothing", physics.OURS])
+    physics.main([*arguments, "--parts", "mean of all cells", "mean of the label", "kNN smoothing", physics.OURS])
     rows = read_result(tmp_path / "physics-molecules.json")["rows"]
-    assert [row["part"] for row in rows] == [physics.OURS, "mean of all cells", "kNN smoothing"]
+    assert [row["part"] for row in rows] == [physics.OURS, "mean of all cells", "mean of the label", "kNN smoothing"]
     assert all(0 < row["nats"] < np.log(100) + 1 for row in rows)
     physics.main([*arguments, "--parts", "mean of all cells"])
     assert read_result(tmp_path / "physics-molecules.json")["rows"] == rows
-    scores = {"auc_pcs": 0.6, "auc_genes": 0.7, "zeros": 0.5, "dispersion": 0.1}
-    row = {"data": "CEL-seq2", "seed": 0, "part": "all", "method": "scdiffgen", "question": "deepened"}
+    scores = {"auc_pcs": 0.6, "auc_genes": 0.7, "zeros": 0.5, "detection": 0.2, "dispersion": 0.1}
+    row = {"data": "CEL-seq2", "seed": 0, "part": "all", "method": "scdiffgen", "question": "thinned"}
     environments = read_result(tmp_path / "physics-molecules.json")["environments"]
     result = {"benchmark": "physics-depth", "data": {"description": "Deeper cells"}, "rows": [row | scores]}
     write_result(tmp_path, "physics-depth", {**result, "environments": environments})
     page = render.render(tmp_path, tmp_path / "docs")["physics.md"].read_text()
-    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.100 |" in page and "kNN smoothing" in page
+    assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.2000 | 0.100 |" in page and "kNN smoothing" in page
+
+
+def test_tables_of_protocols_and_programs_show_methods_and_the_best() -> None:
+    common = {"data": "a set", "seed": 0}
+    of = {"ours": ("scdiffgen", physics.OURS, 0.4), "published": (physics.PUBLISHED, "MNN", 0.6)}
+    rows = [
+        {
+            **common,
+            "part": part,
+            "method": name,
+            "normalisation": "DESeq2",
+            "silhouette_dr": x,
+            "silhouette_dr_batch": 0,
+        }
+        for part, name, x in of.values()
+    ]
+    _, table = _physics_tables.integration({"rows": rows})
+    assert "| **scdiffgen, DESeq2** | 0.400 | **0.000** |" in table and "| MNN, best (published) | 0.600 ▲ |" in table
+    (line,) = _physics_tables.integration_lines({"rows": rows})
+    assert line.leader("ours") == ("scdiffgen", 0.4) and line.leader("other") == ("MNN", 0.6)
+    scores = {physics.OURS: 0.7, "cNMF": 0.5, physics.PLANTED_ACTIVITY: 0.8}
+    rows = [{**common, "part": name, "activity": x, "genes": x} for name, x in scores.items()]
+    assert "| a set | **0.700** | 0.500 | 0.800 |" in "".join(_physics_tables.programs({"rows": rows}))
+    assert [line.leader("limit") for line in _physics_tables.programs_lines({"rows": rows})] == [
+        (physics.PLANTED_ACTIVITY, 0.8)
+    ] * 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import optimize, sparse, stats
 
 from scdiffgen.normal_scores import (
     Frame,
@@ -59,6 +59,25 @@ def test_means_and_deviations_of_groups_are_recovered() -> None:
     means, deviations = fit_groups(reference, counts, groups)
     np.testing.assert_allclose(means[:, :-1], truth.groups.means, atol=0.15)
     np.testing.assert_allclose(deviations[:, :-1], truth.groups.deviations, atol=0.15)
+
+
+@pytest.mark.parametrize("mean", [0.03, 0.3, 3.0])
+def test_moments_of_sparse_and_dense_genes_are_most_likely(mean: float) -> None:
+    n_cells, rng = 4000, np.random.default_rng(0)
+    reference = ReferenceDistribution(np.array([mean / 1000, 1 - mean / 1000]), np.array([1.0, 1e4]))
+    library, scores = np.full(n_cells, 1000.0), rng.normal([-0.7, 0.0], [0.8, 1.0], (n_cells, 2))
+    counts = reference.to_counts(scores, library)
+    ends = np.array(reference.interval(counts, library))[:, :, 0]
+    (lower, upper), n_alike = np.unique(ends, axis=1, return_counts=True)
+
+    def surprise(moments: np.ndarray) -> float:
+        bounds = [stats.norm.cdf(end, moments[0], np.exp(moments[1])) for end in (upper, lower)]
+        return -n_alike @ np.log(bounds[0] - bounds[1])
+
+    best = optimize.minimize(surprise, [0.0, 0.0], method="Nelder-Mead").x
+    fitted = fit_groups(reference, counts, np.zeros(n_cells, dtype=int))
+    found = fitted.means[0, 0], np.log(fitted.deviations[0, 0])
+    assert surprise(np.array(found)) - surprise(best) < 1.0, (found, best)  # two parameters take 1
 
 
 def test_correlations_of_simulated_scores_are_recovered() -> None:

@@ -295,7 +295,7 @@ def _weights(predicted: np.ndarray, truth: np.ndarray) -> np.ndarray:
     if not len(truth):
         return np.full(n_predictors, 1 / n_predictors)
     gram, products = np.einsum("ukg,ulg->kl", predicted, predicted), np.einsum("ukg,ug->k", predicted, truth)
-    ridge = max(PRIOR_UNITS / len(truth) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
+    ridge = PRIOR_UNITS / len(truth) * np.trace(gram) / n_predictors or 1.0  # 1: no prediction changes a gene
     penalty = 1e3 * max(np.trace(gram), ridge)  # makes the weights sum to 1
     root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + penalty)
     weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + penalty))[0]
