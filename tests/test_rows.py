@@ -469,12 +469,12 @@ def test_row_39_counterfactuals_and_doses(screen: TokenDiffusion) -> None:
 
 
 def test_row_40_guidance_and_interpolation() -> None:
-    model = trained_model(simulated_cells(150), 20, plan_kwargs={"lr": 1e-2}, **TYPES)
+    model = trained_model(simulated_cells(150), 60, plan_kwargs={"lr": 1e-2}, **TYPES)
     axis = []
     for scale in (0.0, 1.0, 3.0):
         made = model.generate({"cell_type": "b"}, 60, guidance_scale=scale, **FAST)
         axis.append(shares(made) @ type_axis())
-    assert axis[0] < min(axis[1:])  # more typical of the type than without conditions
+    assert axis[0] < axis[1] < axis[2]  # more typical of the type
     between = model.interpolate({"cell_type": "a"}, {"cell_type": "b"}, [0, 1], n_cells=5, **FAST)
     for weight, kind in ((0, "a"), (1, "b")):
         ends = between[between.obs["weight"] == weight].X
