@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from scipy import sparse
-from small_cells import QUIET, simulated_cells, trained_model
+from small_cells import QUIET, simulated_cells, simulated_shares, trained_model
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import NetworkOptions, TokenDiffusion
@@ -97,6 +97,22 @@ def test_cells_of_another_batch_keep_type_and_treatment(batches: TokenDiffusion)
     forgotten = batches.transfer_batch(None, "x", keep_fraction=0.0, n_steps=4, silent=True).X.toarray()
     assert own_types(before) > 0.95 and own_types(shares) > own_types(before) - 0.05
     assert own_types(forgotten / forgotten.sum(1, keepdims=True)) < 0.7  # a new cell, of any type
+
+
+def test_a_faint_batch_effect_is_taken_away() -> None:
+    """Batch ``y`` has half as many molecules of a tenth of the genes."""
+    random, faint, shares = np.random.default_rng(0), np.arange(200) < 20, simulated_shares(3, 200)
+    is_y = random.integers(0, 2, 600).astype(bool)
+    rates = shares[random.integers(0, 3, 600)] * np.where(is_y[:, None] & faint, 0.5, 1.0)
+    counts, obs = random.poisson(300 * rates).astype(np.float32), pd.DataFrame({"batch": np.where(is_y, "y", "x")})
+    model = trained_model(AnnData(counts, obs.set_index(obs.index.astype(str))), 40, batch_key="batch")
+    moved = model.transfer_batch(None, "x", seed=0, silent=True).X.toarray()
+
+    def log_ratio(cells: np.ndarray) -> float:
+        of_y, of_x = (cells[rows].sum(0) / cells[rows].sum() for rows in (is_y, ~is_y))
+        return float(np.median(np.log2(of_y[faint] / of_x[faint])))
+
+    assert log_ratio(counts) < -0.8 and abs(log_ratio(moved)) < 0.2
 
 
 @pytest.fixture(scope="module")

@@ -339,8 +339,8 @@ class TokenReading(BaseModelClass):
         Returns
         -------
         Cells by genes. ``.X`` holds the log-rates, centred over all genes. There is one layer per token, one for the
-        labels if rare labels have offsets, and ``"conditions"``, the direct path to genes, if perturbations are
-        registered. ``.var`` holds the columns of ``adata.var`` and ``"baseline"``, the log-rates of the average
+        labels if rare labels have offsets, and ``"conditions"``, the direct path to genes, if perturbations or batches
+        are registered. ``.var`` holds the columns of ``adata.var`` and ``"baseline"``, the log-rates of the average
         training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is the predicted expression.
         ``.uns["terms"]`` names the layers.
 

@@ -3,7 +3,7 @@
 It is the distribution of the next molecule (:class:`scdiffgen.diffusion.UrnPrediction`) or of a vector
 (``GaussianPrediction``), which computes losses and draws. ``bind`` embeds the conditions once
 (:meth:`Denoiser.embed_conditions`) and gives them to the network with every state; offsets of rare labels and the
-direct read-out of treatments are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
+direct read-out of treatments and batches are added to the gene scores (:meth:`UrnDenoiser.condition_scores`).
 A denoiser holds all trained weights of a process; the denoisers of vectors come last. :class:`Guidance` binds a
 denoiser with and without conditions. The result is a function like an unguided one, on which sampling depends alone.
 """
@@ -146,7 +146,7 @@ class Denoiser(nn.Module, ABC):
 
 
 class UrnDenoiser(Denoiser):
-    """Urn of missing molecules, with log-rates from tokens, offsets of rare labels and a read-out of treatments."""
+    """Urn of missing molecules: log-rates of tokens, offsets of rare labels, a read-out of treatments and batches."""
 
     abilities = frozenset(
         {"several modalities", "new genes", "new categories", "contributions of tokens", "fixed tokens"}
@@ -162,10 +162,13 @@ class UrnDenoiser(Denoiser):
         if label is not None and label.n_categories * n_vars <= 20_000_000:  # a larger table takes too much memory
             self.label_offsets = LabelOffsets(label, n_vars)
         self.limit = PriorLimit(self.blocks.sizes)
-        # A direct path to genes for treatments, because a response of few genes is too faint to pass through tokens.
-        # Labels have none: it makes cells too typical of small labels.
+        # A direct path to genes for treatments and batches: a change of few genes is too faint to pass through tokens.
+        # Labels alone have none, which would make cells too typical of small labels.
         self.condition_readout: nn.Linear | None = None
-        if any(spec.is_intervention for spec in blueprint.specs):
+        keys = [spec.registry_key for spec in blueprint.specs]
+        self.batch = keys.index(REGISTRY_KEYS.BATCH) if REGISTRY_KEYS.BATCH in keys else None
+        self.has_treatments = any(spec.is_intervention for spec in blueprint.specs)
+        if self.has_treatments or self.batch is not None:
             self.condition_readout = nn.Linear(blueprint.size.conditioning_dim, n_vars, bias=False)
             nn.init.zeros_(self.condition_readout.weight)
 
@@ -218,6 +221,8 @@ class UrnDenoiser(Denoiser):
         vectors, offsets = embedded.vectors, self.label_offsets
         scores = {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
         if self.condition_readout is not None:
+            if not self.has_treatments:
+                vectors = self.embed(conditions, conditions.n_cells)[:, self.batch]
             scores["conditions"] = self.condition_readout(F.silu(vectors if vectors.ndim == 2 else vectors.sum(1)))
         return scores
 
