@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-OURS = "/src/scdiffgen/"
+import scdiffgen
+
+OURS = f"{Path(scdiffgen.__file__).parent}/"
 WIDE = (torch.float64, torch.complex128)
 TO_PYTHON = (Tensor.tolist, Tensor.numpy, Tensor.cpu)  # which no operation shows on a CPU
 COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>")  # functions of their own before Python 3.12
