@@ -55,6 +55,7 @@ Part = Callable[[], Rows]
 N_PROGRAMS, NULL_GENES = 8, 2000
 OURS, WITH_LABELS, EXPECTED = "scdiffgen", "scdiffgen, given labels", "scdiffgen, expected expression"
 PERFECT, PLANTED_ACTIVITY, PUBLISHED = "proportions themselves", "planted activity", "published"
+HALVES = "sums of both pseudo-batches"
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,12 @@ def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:
     def moved_to_other(model: TokenDiffusion) -> sparse.csr_matrix:
         return model.transfer_batch(None, "other", seed=run.seed, silent=True).X
 
+    def halves() -> Rows:
+        one, other = (cells.X[rows].sum(axis=0).A1 / cells.X[rows].sum() for rows in (moved, ~moved))
+        return [{"method": HALVES, "changed": float(np.abs(one - other).sum() / 2)}]
+
     yield OURS, transferred
+    yield HALVES, halves
     yield EXPECTED, lambda: [{"method": EXPECTED, **in_expectation(by_ours)}]
     yield "planted difference", planted
     yield "scVI", by_scvi
