@@ -35,6 +35,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     model.module.eval()
     predict_shares(model.module.ema_denoiser, np.ones(20))
     model.module.ema_denoiser.label_offsets.table.zero_()
+    model.module.ema_denoiser.condition_readout.weight.data.zero_()
     return model
 
 
