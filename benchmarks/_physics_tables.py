@@ -232,4 +232,5 @@ def programs_lines(result: Result) -> Iterator[Line]:
     """Recovery of activity and genes, means over sets."""
     for score, title in RECOVERY.items():
         medians = by_method(result, score).groupby("data").median()
-        yield mean_line(f"planted programs, {len(medians)} set{'s' * (len(medians) > 1)}", title, 1.0, medians.T.stack().to_dict())
+        sets = f"programs, {len(medians)} sets" if len(medians) > 1 else medians.index[0]
+        yield mean_line(f"planted {sets}", title, 1.0, medians.T.stack().to_dict())
