@@ -36,7 +36,7 @@ def physics_figure(molecules: Mapping[str, Any], depth: Mapping[str, Any]) -> Fi
     axes[1].set_xlabel("forest AUC on components (circles) and on genes (diamonds)", fontsize=8.5, color=TEXT)
     tidy(axes[1], "thinned wells, deepened", "both")
     names = {"ours": "scdiffgen", "other": "other programs", "null": "simple methods", "copies": "negative control"}
-    legend(figure, "wells that cannot be told apart", names, "o", 5)
+    legend(figure, "wells that cannot be distinguished", names, "o", 5)
     return figure
 
 

@@ -70,7 +70,7 @@ def of_generated(model: TokenDiffusion) -> AnnData:
 
 @pytest.mark.parametrize("source", ["measured", "generated"])
 def test_differences_are_the_simulated_ones(small: TokenDiffusion, source: str) -> None:
-    adata = small.adata if source == "measured" else of_generated(small)
+    adata = small.adata[small.adata.obs["batch"] == "x"].copy() if source == "measured" else of_generated(small)
     before = list(small.adata.obs)
     found = small.differential_expression(
         adata, "cell_type", "a", "b", mode="change", n_samples_overall=300, silent=True
@@ -78,7 +78,7 @@ def test_differences_are_the_simulated_ones(small: TokenDiffusion, source: str) 
     assert (found["comparison"] == "a vs b").all() and found["proba_de"].is_monotonic_decreasing
     assert stats.pearsonr(found["lfc_mean"], truth().loc[found.index])[0] > 0.95
     clear = truth().abs() > 1
-    assert found["proba_de"].loc[clear.index[clear]].min() > 0.85
+    assert found["proba_de"].loc[clear.index[clear]].min() > 0.9
     assert list(small.adata.obs) == before
 
 
