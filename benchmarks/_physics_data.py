@@ -27,6 +27,7 @@ DENOISING, TIMING = "tian2019_denoising.csv", "tian2019_timing.csv"
 IMPUTATIONS = {"no_imputation": "no imputation", "knn_smooth2": "kNN-smoothing"}  # clearer than published names
 LINES = ("H2228", "H1975", "HCC827")
 MIX, AMOUNT, TOTAL = "mix", "mRNA_amount", "total_count_per_cell"
+CONCENTRATION = "ercc_attomol_per_ul"  # of spike-ins
 MISLABELLED = ("celseq2_L19", "sortseq_L19")  # called a mixture, but pure H2228
 BUNDLED = "bundled PBMC"
 MOST_CELLS, MOST_GENES = 2000, 1000  # of the cells whose molecules are split
@@ -40,7 +41,8 @@ def load_wells(protocol: str) -> AnnData:
     adata = adata[:, (seen > 10) & (total > 1.1 * seen)]
     wells = _labelled(adata, adata.obs[MIX])
     wells.obs = wells.obs.join(adata.obs[[MIX, AMOUNT, TOTAL, *LINES]])
-    wells.var["is_ercc"] = adata.var["is_ercc"].to_numpy()
+    for column in ("is_ercc", CONCENTRATION):
+        wells.var[column] = adata.var[column].to_numpy()
     return wells
 
 

@@ -98,8 +98,14 @@ def depth_scores(
 
 def own_scores(counts: sparse.csr_matrix, measured: sparse.csr_matrix, mix: Sequence[str]) -> dict[str, float]:
     """Share of zeros, and median dispersion of the genes that are frequent in measured wells."""
+    return {"zeros": zeros_of(counts)["zeros"], "dispersion": median_dispersion(counts, measured, mix)}
+
+
+def zeros_of(counts: sparse.csr_matrix) -> dict[str, float]:
+    """Molecules per well and gene, share of zeros, and the share if counts were Poisson around the mean of a gene."""
+    means = counts.mean(axis=0).A1
     zeros = 1 - counts.count_nonzero() / np.prod(counts.shape)
-    return {"zeros": float(zeros), "dispersion": median_dispersion(counts, measured, mix)}
+    return {"molecules": float(means.mean()), "zeros": float(zeros), "poisson": float(np.exp(-means).mean())}
 
 
 def detection_gap(counts: sparse.csr_matrix, measured: sparse.csr_matrix) -> float:

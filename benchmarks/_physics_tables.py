@@ -30,6 +30,12 @@ QUESTIONS = {
     "dilution": "**Is dilution binomial thinning?** Wells of 30 pg thinned to the depth of wells of 3.75 pg.",
     "deepened": "**Wells of 3.75 pg deepened to the depth of measured wells of 30 pg.**",
     "thinned": "**Thinned wells of 30 pg deepened to their own depth.**",
+    "spikes": "**Spike-ins by concentration**, in thirds, in all wells of 30 pg and of 3.75 pg.",
+}
+SPIKE_INS = {
+    "molecules": Column("molecules", None, 2),
+    "zeros": Column("share of zeros"),
+    "poisson": Column("share of zeros, Poisson"),
 }
 NULL = {
     "changed": Column("molecules changed", None, ".1%"),
@@ -150,7 +156,7 @@ def depth_values(result: Result, question: str, data: str) -> Values:
     """Scores by method."""
     rows = pd.DataFrame(result["rows"])
     table = rows[(rows["question"] == question) & (rows["data"] == data)].groupby("method", sort=False)
-    return {name: scores_of(of, DEPTH) for name, of in table}
+    return {name: scores_of(of, [*DEPTH, *SPIKE_INS]) for name, of in table}
 
 
 def scores_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[str, list[float]]:
@@ -168,7 +174,7 @@ def depth(result: Result) -> Iterator[str]:
             for name, of in depth_values(result, question, protocol).items()
         }
         yield text
-        yield score_table("wells", DEPTH, rows)
+        yield score_table("wells", SPIKE_INS if question == "spikes" else DEPTH, rows)
 
 
 def depth_lines(result: Result) -> Iterator[Line]:

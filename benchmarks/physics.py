@@ -32,6 +32,7 @@ from benchmarks._physics_data import (
     AMOUNT,
     BUNDLED,
     CELLS,
+    CONCENTRATION,
     LINES,
     MISLABELLED,
     MIX,
@@ -244,6 +245,18 @@ def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
         scores = {"auc_genes": auc, "detection": scoring.detection_gap(deep, shallow)}
         return [{"question": "dilution", "method": deeper.SPIKES, **scores, **scoring.own_scores(deep, shallow, mix)}]
 
+    def spikes_by_concentration() -> Rows:
+        """Count a third of the spike-ins each, in all wells of 30 pg and of 3.75 pg."""
+        spike_ins, rows = all_wells[wells.obs_names, all_wells.var["is_ercc"]], []
+        thirds = np.array_split(np.argsort(spike_ins.var[CONCENTRATION].to_numpy(), kind="stable"), 3)
+        for name, third in zip(("lowest", "middle", "highest"), thirds, strict=True):
+            for amount in (deeper.DEEP, deeper.SHALLOW):
+                counts = spike_ins[(spike_ins.obs[AMOUNT] == amount).to_numpy(), third].X
+                rows.append(
+                    {"question": "spikes", "method": f"{name} third, {amount:g} pg", **scoring.zeros_of(counts)}
+                )
+        return rows
+
     def by_scvi() -> Rows:
         return another("scVI", deeper.decoder_of(methods.fit_scvi(train, run.seed, run.max_epochs), wells.var[[]]))
 
@@ -256,6 +269,8 @@ def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     yield "scVI", by_scvi
     yield "copula", by_copula
     yield "spike-ins", spikes
+    if run.seed == 0:
+        yield "spike-ins by concentration", spikes_by_concentration
 
 
 def batches(name: str, run: Run) -> Iterator[tuple[str, Part]]:

@@ -31,6 +31,7 @@ from benchmarks._physics_scores import (
     nats_per_molecule,
     published_scores,
     r_squared,
+    zeros_of,
 )
 from benchmarks._record import read_result, write_result
 from scipy import sparse
@@ -226,6 +227,16 @@ def test_alra_keeps_absent_genes_absent_and_restores_lost_ones() -> None:
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert (shares[lost] > 0).mean() > 0.7 and (shares[rates < 1] > 0).mean() < 0.1
     assert (shares[counts.toarray() > 0] > 0).all()
+
+
+def test_zeros_beyond_those_of_counting_are_seen() -> None:
+    rng, rates = np.random.default_rng(0), np.tile([0.2, 1.0, 3.0], (4000, 1))
+    counted, bursting = (sparse.csr_matrix(rng.poisson(of)) for of in (rates, rates * rng.gamma(0.5, 2, rates.shape)))
+    expected = np.exp([-0.2, -1.0, -3.0]).mean()
+    assert zeros_of(counted) == pytest.approx({"molecules": 1.4, "zeros": expected, "poisson": expected}, abs=0.02)
+    negative_binomial = ((1 + rates[0] / 0.5) ** -0.5).mean()
+    found = zeros_of(bursting)
+    assert found["zeros"] == pytest.approx(negative_binomial, abs=0.02) and found["poisson"] < found["zeros"] - 0.1
 
 
 def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
