@@ -207,7 +207,9 @@ def depth(protocol: str, run: Run) -> Iterator[tuple[str, Part]]:
     pairs, is_deep = deeper.paired(wells, run.seed), (wells.obs[AMOUNT] == deeper.DEEP).to_numpy()
     seen = ~np.isin(np.arange(wells.n_obs), pairs.deep)
     train, neighbours = wells[seen], wells[seen & ~np.isin(np.arange(wells.n_obs), pairs.shallow)]
-    fit = PCA(scoring.PCS_OF_FORESTS, random_state=0).fit(log_normalise(wells.X[is_deep]).toarray())
+    # Components of no well that is compared: those of the compared wells would also hold their sampling noise.
+    between = wells[~wells.obs[AMOUNT].isin([deeper.SHALLOW, deeper.DEEP])]
+    fit = PCA(scoring.PCS_OF_FORESTS, random_state=0).fit(log_normalise(between.X).toarray())
     mixtures_of_wells, model = wells.obs[MIX].to_numpy(dtype=str), cache(lambda: run.fit(train))
 
     def compared() -> Iterator[tuple[str, str, sparse.csr_matrix, np.ndarray]]:
