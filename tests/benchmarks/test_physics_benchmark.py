@@ -263,22 +263,22 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
 
 def test_tables_of_protocols_and_programs_show_methods_and_the_best() -> None:
     common = {"data": "a set", "seed": 0}
-    of = {"ours": ("scdiffgen", physics.OURS, 0.4), "published": (physics.PUBLISHED, "MNN", 0.6)}
+    of = {"ours": (physics.OURS, physics.EXPECTED, 0.4), "published": (physics.PUBLISHED, "MNN", 0.6)}
     rows = [
         {
             **common,
             "part": part,
             "method": name,
-            "normalisation": "DESeq2",
+            "normalisation": "logCPM",
             "silhouette_dr": x,
             "silhouette_dr_batch": 0,
         }
         for part, name, x in of.values()
     ]
     _, table = _physics_tables.integration({"rows": rows})
-    assert "| **scdiffgen, DESeq2** | 0.400 | **0.000** |" in table and "| MNN, best (published) | 0.600 ▲ |" in table
+    assert f"| **{physics.EXPECTED}, logCPM** | 0.400 | **0.000** |" in table and "| MNN, best (published) | 0.600 ▲ |" in table
     (line,) = _physics_tables.integration_lines({"rows": rows})
-    assert line.leader("ours") == ("scdiffgen", 0.4) and line.leader("other") == ("MNN", 0.6)
+    assert line.leader("ours") == (physics.EXPECTED, 0.4) and line.leader("other") == ("MNN", 0.6)
     scores = {physics.OURS: 0.7, "cNMF": 0.5, physics.PLANTED_ACTIVITY: 0.8}
     rows = [{**common, "part": name, "activity": x, "genes": x} for name, x in scores.items()]
     assert "| a set | **0.700** | 0.500 | 0.800 |" in "".join(_physics_tables.programs({"rows": rows}))
