@@ -44,14 +44,10 @@ def best_integrations() -> list[dict[str, Any]]:
     """Scores of each published integration, without imputation and with the best one, at the highest silhouette."""
     table, rows = published_integration()[["silhouette_dr", "silhouette_dr_batch"]], []
     is_imputed = table.index.get_level_values("imputation") != NO_IMPUTATION
-    for part in (table[~is_imputed], table[is_imputed]):
+    for part, after in ((table[~is_imputed], ""), (table[is_imputed], " after ")):
         best = part.loc[part["silhouette_dr"].groupby("integration").idxmax()].reset_index()
-        imputed = (
-            "" if name == NO_IMPUTATION else f" after {IMPUTATIONS.get(name, name)}" for name in best["imputation"]
-        )
-        best["method"] = [
-            INTEGRATIONS.get(name, name) + of for name, of in zip(best["integration"], imputed, strict=True)
-        ]
+        imputation = best["imputation"].replace({**IMPUTATIONS, NO_IMPUTATION: ""})
+        best["method"] = best["integration"].replace(INTEGRATIONS) + after + imputation
         rows += best.drop(columns=["imputation", "integration"]).to_dict("records")
     return rows
 
