@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scvi
+from anndata import AnnData
 from scipy import stats
-from small_cells import simulated_cells
+from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 
@@ -61,6 +63,25 @@ def test_cells_can_be_seen_as_another_batch(small: TokenDiffusion) -> None:
     moved = simulated_cells(120)
     moved.obs["batch"] = "x"
     np.testing.assert_allclose(seen, small.get_normalized_expression(moved, silent=True), rtol=1e-4)
+
+
+def test_expression_depends_less_on_depth_than_shares_do() -> None:
+    """Ten genes have a threefold share in shallow cells, as if they were background."""
+    random, n_cells = np.random.default_rng(0), 200
+    is_shallow, of_type = np.arange(n_cells) % 2 == 0, random.dirichlet(np.ones(40), 2)
+    shares = np.where(is_shallow[:, None] & (np.arange(40) < 10), 3.0, 1.0) * of_type[random.integers(2, size=n_cells)]
+    rows = zip(np.where(is_shallow, 200, 2000), shares / shares.sum(1, keepdims=True), strict=True)
+    adata = AnnData(np.array([random.multinomial(n, of) for n, of in rows], dtype=np.float32))
+    TokenDiffusion.setup_anndata(adata)
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=200, **QUIET)
+
+    def log_ratio(expression: np.ndarray) -> float:
+        return np.log(expression[is_shallow, :10].sum(1).mean() / expression[~is_shallow, :10].sum(1).mean())
+
+    measured = log_ratio(adata.X / adata.X.sum(1, keepdims=True))
+    assert log_ratio(model.get_normalized_expression(return_numpy=True)) < 0.75 * measured
 
 
 def test_activations_are_standardised_over_the_training_cells(small: TokenDiffusion) -> None:

@@ -105,6 +105,9 @@ class Reading(BaseModelClass):
     ) -> pd.DataFrame | np.ndarray:
         """Compute expected expression of cells: the distribution over genes of the next molecule.
 
+        By thinning, each cell is read as if more molecules followed, up to twice the mean library size of the training
+        cells, so that expression depends little on sequencing depth. Deeper cells are read at their own depth.
+
         Parameters
         ----------
         library_size

@@ -273,10 +273,11 @@ class CountCode(CellCode[UrnDenoiser]):
         return denoiser.bind_scores(conditions)(counts, self.blocks.library(counts)).logits, of_conditions
 
     def expression(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> Tensor:
-        """Compute the distribution of the next molecule; missing features are predicted from other modalities."""
+        """Compute shares of the next molecule as in a deep cell; missing features are predicted from other modalities."""
 
         def shares(cells: Tensor) -> Tensor:
-            return denoiser.bind(conditions)(cells, self.blocks.library(cells)).log_prob(cells.to_dense()).exp()
+            library = denoiser.common_depth(self.blocks.library(cells))
+            return denoiser.bind(conditions)(cells, library).log_prob(cells.to_dense()).exp()
 
         expression, unmeasured = shares(counts), self.unmeasured(conditions)
         if unmeasured is None:

@@ -240,6 +240,11 @@ class UrnDenoiser(Denoiser):
     def clean_level(self, library: Tensor) -> Tensor:
         return library
 
+    def common_depth(self, library: Tensor) -> Tensor:
+        """Raise library sizes to twice the mean of training cells, at which expression depends little on the depth."""
+        depth = torch.where(self.limit.depth.isfinite() & (library > 0), 2 * self.limit.depth, 0.0)
+        return torch.maximum(library, depth)
+
     def largest_rise(self, share: float) -> float:
         """Return a smaller rise for deep cells, in which the loss of one molecule counts more often."""
         whole = 500  # number of molecules of a cell up to which the rise is the given share
