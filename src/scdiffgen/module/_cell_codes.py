@@ -273,7 +273,7 @@ class CountCode(CellCode[UrnDenoiser]):
         return denoiser.bind_scores(conditions)(counts, self.blocks.library(counts)).logits, of_conditions
 
     def expression(self, denoiser: UrnDenoiser, counts: Tensor, conditions: Given) -> Tensor:
-        """Compute shares of the next molecule as in a deep cell; missing features are predicted from other modalities."""
+        """Compute shares of the next molecule as in a deep cell; other modalities predict missing features."""
 
         def shares(cells: Tensor) -> Tensor:
             library = denoiser.common_depth(self.blocks.library(cells))
