@@ -1,6 +1,6 @@
 """Results of `benchmarks.physics` as tables and as lines of the summary."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -68,10 +68,17 @@ KINDS = {
 def seeds_of(result: Result) -> str:
     """Seeds of the rows of each data set; other methods than ours may have fewer."""
     seeds = pd.DataFrame(result["rows"]).groupby("data", sort=False)["seed"].unique()
-    shown = {data: ", ".join(map(str, sorted(found))) for data, found in seeds.items()}
+    shown = {data: listed(sorted(found)) for data, found in seeds.items()}
     if len({*shown.values()}) == 1:
         return f"Seeds: {next(iter(shown.values()))}."
     return f"Seeds by data: {'; '.join(f'{data} {found}' for data, found in shown.items())}."
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Write ascending numbers out, or as a range if they are many in a row."""
+    if len(numbers) > 5 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
 
 
 def mixtures_values(result: Result) -> Values:

@@ -274,6 +274,12 @@ def test_a_run_writes_parts_once_and_pages_show_them(tmp_path: Path, monkeypatch
     assert "| CEL-seq2: scdiffgen | 0.600 | 0.700 | 0.500 | 0.2000 | 0.100 |" in page and "kNN smoothing" in page
 
 
+def test_many_seeds_are_a_range() -> None:
+    rows = [{"data": "a set", "seed": seed} for seed in range(25)]
+    assert _physics_tables.seeds_of({"rows": rows}) == "Seeds: 0 to 24."
+    assert _physics_tables.seeds_of({"rows": [*rows[:2], rows[24]]}) == "Seeds: 0, 1, 24."
+
+
 def test_tables_of_protocols_and_programs_show_methods_and_the_best() -> None:
     common = {"data": "a set", "seed": 0}
     of = {"ours": (physics.OURS, physics.EXPECTED, 0.4), "published": (physics.PUBLISHED, "MNN", 0.6)}
