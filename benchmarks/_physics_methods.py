@@ -24,7 +24,7 @@ Shares = NDArray[np.float64]  # (cells, genes), rows sum to 1
 Candidates = Callable[[sparse.csr_matrix], Iterator[tuple[str, Shares]]]  # counts -> settings and shares
 
 SHARE_FITTED = 0.9  # of the molecules in molecular cross-validation; the others choose the setting
-NEIGHBOURS, POOLED = (8, 16, 32, 64, 128, 256), (0.01, 0.03, 0.1, 0.3)
+NEIGHBOURS, POOLED = (8, 16, 32, 64, 128, 256, 512), (0.01, 0.03, 0.1, 0.3)
 STRENGTHS = (100, 300, 1000, 3000, 10_000, 30_000)
 N_COMPONENTS = 20
 SMOOTHING = "kNN smoothing"
@@ -124,7 +124,7 @@ def alra_shares(counts: sparse.csr_matrix, seed: int) -> Shares:
 def pooled_alra(counts: sparse.csr_matrix, seed: int) -> Iterator[tuple[str, Shares]]:
     """Mix shares by ALRA with those of all cells, because a share of 0 forbids an unseen molecule."""
     shares = alra_shares(counts, seed)
-    for pooled in (*POOLED, 0.5, 0.7):
+    for pooled in (*POOLED, 0.5, 0.7, 0.9, 0.97, 1.0):
         yield f"pooled {pooled:g}", (1 - pooled) * shares + pooled * pooled_shares(counts)
 
 

@@ -105,7 +105,7 @@ def mixtures(result: Result) -> Iterator[str]:
     }
     values = mixtures_values(result)
     rivals = [name for name in values if not name.startswith(OURS)]
-    yield score_table("method", columns | {"seconds": Column("seconds", None, 0)}, values, f"{OURS}, logCPM", rivals)
+    yield score_table("method", columns | {"seconds": Column("seconds", None, 0)}, values, f"{OURS}, DESeq2", rivals)
 
 
 def mixtures_lines(result: Result) -> Iterator[Line]:
@@ -188,7 +188,7 @@ def depth_lines(result: Result) -> Iterator[Line]:
     """Forest AUCs of thinned wells that are deepened, means over protocols."""
     rows = pd.DataFrame(result["rows"]).query("question == 'thinned'")
     for key in ("auc_pcs", "auc_genes") if len(rows) else ():
-        medians = rows.groupby(["method", "data"])[key].median().dropna().to_dict()
+        medians = (0.5 + (rows.groupby(["method", "data"])[key].median() - 0.5).abs()).dropna().to_dict()
         title = f"thinned wells deepened, {' and '.join(rows['data'].unique())}"
         yield mean_line(title, DEPTH[key].title, 0.5, medians)
 

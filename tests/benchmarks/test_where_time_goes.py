@@ -1,8 +1,12 @@
 """Where time goes: shares of kinds, and the operations of matrix products."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from benchmarks import _where_time_goes as where
+from benchmarks._data import load_split
+from benchmarks._models import scdiffgen_methods
 
 
 def test_kinds_of_operations() -> None:
@@ -17,6 +21,14 @@ def test_products_are_counted_and_take_most_of_their_own_time() -> None:
     assert found["operations"] == 20 * 2 * 300 * 400 * 500
     assert found["matrix products"] > 0.8
     assert np.isclose(sum(found[kind] for kind in [*where.KINDS, where.REST]), 1)
+
+
+def test_a_model_is_profiled() -> None:
+    whole = load_split("pbmc68k", 0)
+    few = replace(whole, train=whole.train[:200].copy())
+    found = where.where_time_goes(few, lambda model: scdiffgen_methods(model, [2])[0])
+    assert [*found["rows"]] == ["training", "generating, scdiffgen, 2 steps"]
+    assert all(0 < row["at the rate of matrix products"] < 1 for row in found["rows"].values())
 
 
 def test_the_table_has_the_bound() -> None:
