@@ -86,7 +86,7 @@ def legend(figure: Figure, limit: str, names: Mapping[str, str], marker: str, n_
 
 def speed_figure(result: Mapping[str, Any]) -> Figure:
     """Cells a second: every epoch or repeat, and the median."""
-    figure, axes = plt.subplots(1, 2, figsize=(11, 2.6), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(11, 3.4), layout="constrained")
     for axis, key in zip(axes, ("training", "generating"), strict=True):
         rows = result[key][::-1]
         for place, row in enumerate(rows):
@@ -100,6 +100,8 @@ def speed_figure(result: Mapping[str, Any]) -> Figure:
         tidy(axis, f"{key}: cells a second", "x")
     axes[0].set_xlim(left=0)
     axes[1].set_xscale("log")
+    axes[1].set_xticks((ticks := (200, 500, 1000, 2000, 5000)), [f"{tick:,}" for tick in ticks])
+    axes[1].minorticks_off()
     return figure
 
 
