@@ -49,13 +49,13 @@ INTEGRATED = {
     "silhouette_dr": Column("silhouette of mixtures", 1.0),
     "silhouette_dr_batch": Column("silhouette of protocols", 0.0),
 }
-INTEGRATIONS = ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE")  # published, without the mixtures
+BLIND_INTEGRATIONS = ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE")  # published, without the mixtures
 RECOVERY = {"activity": "Spearman correlation with the activity", "genes": "AUC of the program's genes"}
 KINDS = {
     **dict.fromkeys((OURS, EXPECTED), "ours"),
     **dict.fromkeys(("SAVER", "DrImpute", "ALRA", "MAGIC", "scVI", COPULA), "other"),
-    **dict.fromkeys((*INTEGRATIONS, "Harmony", "scVI, expected expression"), "other"),
-    **{f"{name} after {of}": "other" for name in INTEGRATIONS for of in ("SAVER", "DrImpute", "kNN-smoothing")},
+    **dict.fromkeys((*BLIND_INTEGRATIONS, "Harmony", "scVI, expected expression"), "other"),
+    **{f"{name} after {of}": "other" for name in BLIND_INTEGRATIONS for of in ("SAVER", "DrImpute", "kNN-smoothing")},
     **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
     **dict.fromkeys(("no imputation", "no integration", "mean of all cells", "scaled up"), "null"),
     **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
