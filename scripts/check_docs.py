@@ -27,9 +27,15 @@ NEEDED_IN_ENTRY = (
 ).split()
 
 
+def pages(root: Path, *folders: str) -> list[Path]:
+    """Pages at the top and in folders, without what Sphinx built of them."""
+    found = [*root.glob("*.md"), *chain(*((root / folder).rglob("*.md") for folder in folders))]
+    return [page for page in found if root / "docs/_build" not in page.parents]
+
+
 def links(root: Path) -> Iterator[str]:
     """Files that a page points to are there; notebooks are copied to docs/tutorials when the pages are built."""
-    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "benchmarks").rglob("*.md")]:
+    for page in pages(root, "docs", "benchmarks"):
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
         for target in LINK.findall(text):
             path = (page.parent / target).resolve()
@@ -136,7 +142,7 @@ def oldest_versions(root: Path) -> Iterator[str]:
 def commands(root: Path) -> Iterator[str]:
     """Commands of make that a page tells of are in the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(), flags=re.MULTILINE))
-    for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md")]:
+    for page in pages(root, "docs"):
         for name in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), flags=re.MULTILINE):
             if name not in targets:
                 yield f"{page.relative_to(root)} tells of `make {name}`, which the Makefile does not have. Correct it."
