@@ -20,7 +20,8 @@ HEADER = {
 }
 ARROWS = {0.0: "↓", 0.5: "→\N{NO-BREAK SPACE}0.5"}  # to the best score, upwards otherwise
 NAMES = {  # clearer than those of the tables
-    **{"linear Gaussian copula": "linear copula", "real, classes weighted": "real, classes weighted"},
+    "linear Gaussian copula": "linear copula",
+    "real, classes weighted": "real, classes weighted",  # in full, while other names end at their comma
     "totalVI, posterior of real cells": "totalVI given real cells",
     "MULTIVI, posterior of real cells": "MULTIVI given real cells",
     **dict.fromkeys(("nearest_context", "controls + change of the nearest"), "shift of the nearest"),

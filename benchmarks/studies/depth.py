@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import anndata
@@ -26,7 +25,7 @@ from scipy import sparse
 
 from benchmarks._data import FOLDER, LABEL, Split, load_kang, load_paul15, load_pbmc3k, load_pbmc68k, load_split, split
 from benchmarks._generation_table import OURS
-from benchmarks._models import Labels, fit_scdiffgen, linear_methods, scdiffgen_methods
+from benchmarks._models import Sampler, fit_scdiffgen, linear_methods, scdiffgen_methods
 from benchmarks._record import start
 from scdiffgen.metrics import ExpressionSpace, classifier_auc
 
@@ -62,7 +61,6 @@ DATA: dict[str, Callable[[], AnnData]] = {
 FORMS = ("as measured", "thinned", "summed", "few")
 FEW_CELLS = 1_400  # half of which are trained on
 N_DRAWS, N_SEEDS = 4, 100  # draws of each fit, and how far apart their seeds are
-Drawing = Callable[[int], sparse.csr_matrix]
 
 
 def in_form(cells: AnnData, form: str) -> AnnData:
@@ -88,18 +86,18 @@ def in_form(cells: AnnData, form: str) -> AnnData:
     return cells[(frequent & (cells.X.sum(1).A1 > 0)).to_numpy()].copy()
 
 
-def fit(method: str, train: AnnData, real: AnnData, labels: Labels, seed: int) -> tuple[Drawing, float]:
-    """Fit a method to training cells: how cells of the labels are drawn, and nats per molecule of real cells or NaN."""
+def fit(method: str, train: AnnData, real: AnnData, seed: int) -> tuple[Sampler, float]:
+    """Fit a method to training cells: how it draws cells of labels, and nats per molecule of real cells or NaN."""
     known = Split("", seed, train, train, train)
     if method == "linear copula":
-        return partial(linear_methods(known)[0].sample, labels), np.nan
+        return linear_methods(known)[0].sample, np.nan
     process, _, measured = method.partition(", ")
     scvi.settings.seed = seed
     model = fit_scdiffgen(known, process=process, plan_kwargs={"drawn_share": 0} if measured else None)
-    drawing = partial(scdiffgen_methods(model, [32])[0].sample, labels)
+    sample = scdiffgen_methods(model, [32])[0].sample
     if process == "gaussian":
-        return drawing, np.nan
-    return drawing, float(model.get_nll_bound(real.copy(), seed=0, silent=True)["nll"].sum() / real.X.sum())
+        return sample, np.nan
+    return sample, float(model.get_nll_bound(real.copy(), seed=0, silent=True)["nll"].sum() / real.X.sum())
 
 
 def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
@@ -112,8 +110,8 @@ def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
         real, drawn, cells = inner.held_out, inner.other.obs[LABEL].to_numpy(dtype=str), [inner.other.X]
     else:
         drawn = real.obs[LABEL].to_numpy(dtype=str)
-        drawing, nats = fit(method, inner.train, real, drawn, seed)
-        cells = [drawing(seed + N_SEEDS * turn) for turn in range(N_DRAWS)]
+        sample, nats = fit(method, inner.train, real, seed)
+        cells = [sample(drawn, seed + N_SEEDS * turn) for turn in range(N_DRAWS)]
     space = ExpressionSpace.fit(inner.train.X)
     forest = {"n_jobs": 1, "real_labels": real.obs[LABEL].to_numpy(dtype=str), "generated_labels": drawn}
     spaces = {"components": space.pcs, "genes": space.expression}
