@@ -1,5 +1,6 @@
 """The published table of generators: its scores, and a run."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -46,11 +47,30 @@ def test_scores_are_those_of_numpy() -> None:
 @pytest.mark.skipif(
     not all((FOLDER / name).exists() for name in (PBMC3K, published_generation.TABLE)), reason="the data are not there"
 )
-def test_a_short_run_has_the_published_rows_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_has_the_published_rows_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("skmisc")
+    fitted = published_generation.methods
+    monkeypatch.setattr(published_generation, "methods", lambda *given: islice(fitted(*given), 2))  # nothing is trained
     published_generation.main(["--quick", "--threads", "1", "--output", str(tmp_path)])
     result = read_result(tmp_path / "published-generation-pbmc3k.json")
     ceiling = result["rows"][0]
     assert ceiling["method"] == "training cells"
     assert ceiling["CD"] == pytest.approx(result["published"]["training cells against test cells"]["CD"], abs=0.01)
     assert "| MOE-FB, published | 0.405" in capsys.readouterr().out
+
+
+def test_methods_draw_cells_of_the_asked_labels() -> None:
+    split = Split("", 0, cells(80, 0), cells(20, 1), cells(1, 2)[:0])
+    drawn = {method.name: method.sample(split.labels, 0) for method in published_generation.methods(split, 1)}
+    assert list(drawn) == [
+        published_generation.LIMIT,
+        "as many training cells",
+        "linear Gaussian copula, no network",
+        published_generation.OURS,
+        "scdiffgen, gaussian, 32 steps",
+    ]
+    for name, counts in drawn.items():
+        assert counts.shape == (80 if name == published_generation.LIMIT else 20, 2001)
+        assert counts.mean() == pytest.approx(split.train.X.mean(), rel=0.05), name

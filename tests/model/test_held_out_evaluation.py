@@ -10,22 +10,13 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.metrics import Evaluation, FewCellsWarning, _comparison
+from scdiffgen.metrics import Evaluation, FewCellsWarning
 from scdiffgen.metrics._comparison import wrong_by_label
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._held_out_evaluation import remarks_on
 
 MANY = {"a": 300, "b": 20}
 LIKE, CLEARLY = "like other real cells", "clearly unlike other real cells"
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forests of 100 trees take most of the time, and no test here is about them."""
-    score = _comparison.cross_validated_scores
-    monkeypatch.setattr(
-        _comparison, "cross_validated_scores", lambda *given, **options: score(*given, **options | {"n_trees": 10})
-    )
 
 
 def tables(

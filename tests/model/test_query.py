@@ -175,7 +175,8 @@ def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> Non
 
 
 def test_cells_of_a_query_that_lacks_genes_have_its_depth_in_the_genes_that_it_has(tmp_path: Path) -> None:
-    reference = trained_model(simulated_cells(400, n_genes=100), 60, labels_key="cell_type", batch_key="batch")
+    keys = {"labels_key": "cell_type", "batch_key": "batch"}
+    reference = trained_model(simulated_cells(400, n_genes=100), 30, 64, plan_kwargs={"lr": 1e-2}, **keys)
     new, is_known = simulated_cells(600, n_genes=100, seed=5), np.arange(100) % 10 < 7
     new.obs["batch"] = "new"
     depth = new.X[:, is_known].sum(1).mean()
