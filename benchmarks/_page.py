@@ -8,15 +8,16 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-START, END = "<!-- {}, written by python -m benchmarks.render -->\n", "\n<!-- end of {} -->"
+START, END = "<!-- {}, written by python -m {} -->\n", "\n<!-- end of {} -->"
 
 
-def write_between_marks(page: Path, parts: Mapping[str, str]) -> None:
-    """Write each part between the two marks of its name."""
+def write_between_marks(page: Path, parts: Mapping[str, str], module: str = "benchmarks.render") -> None:
+    """Write each part between the two marks of its name, which name the module that writes it."""
     text = page.read_text()
     for name, part in parts.items():
-        before, rest = text.split(START.format(name))
-        text = before + START.format(name) + part + END.format(name) + rest.split(END.format(name))[1]
+        start, end = START.format(name, module), END.format(name)
+        before, rest = text.split(start)
+        text = before + start + part + end + rest.split(end)[1]
     page.write_text(text)
 
 

@@ -1,7 +1,7 @@
 """Which process draws cells best, by molecules per gene? Real cells as they are, thinned, and summed within labels.
 
-``python -m benchmarks.studies.depth --seeds 0 1 --threads 1``, then with ``--figure`` for the picture, which also has
-the cells as measured of the generation tables
+``python -m benchmarks.studies.depth --seeds 0 1 --threads 1``, then with ``--figure`` for the picture and the table of
+the page, which also have the rows of the generation tables.
 
 Every data set is split twice, so that the cells that other benchmarks report are never used: methods are trained on a
 part of the training cells and compared with the rest of them. Sums of ten cells of a label are as deep as plate-based
@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import starmap
 from pathlib import Path
 
 import anndata
@@ -26,11 +28,18 @@ from scipy import sparse
 from benchmarks._data import FOLDER, LABEL, Split, load_kang, load_paul15, load_pbmc3k, load_pbmc68k, load_split, split
 from benchmarks._generation_table import OURS
 from benchmarks._models import Sampler, fit_scdiffgen, linear_methods, scdiffgen_methods
+from benchmarks._page import write_between_marks
 from benchmarks._record import start
+from benchmarks._tables import markdown
 from scdiffgen.metrics import ExpressionSpace, classifier_auc
 
 RESULTS = Path(__file__).parents[1] / "results" / "study-depth.jsonl"
 FIGURE = Path(__file__).parents[1] / "pages" / "figures" / "depth.png"
+PAGE = FIGURE.parents[1] / "processes.md"
+COLOURS = {"thinning": "tab:blue", "gaussian": "tab:orange", "linear copula": "tab:green", "scVI": "tab:purple"}
+COLOURS |= {"other real cells": "0.6"}
+RIVALS = {"linear copula": "the linear copula", "gaussian": "Gaussian diffusion"}
+SPACES = ("components", "genes")
 METHODS = ("thinning", "gaussian", "linear copula", "other real cells", "thinning, measured cells")
 N_GENES, MOST_CELLS, LEAST_CELLS, N_SUMMED, LEAST_OF_LABEL = 1_000, 2_500, 200, 10, 8
 
@@ -130,12 +139,28 @@ def record(name: str, form: str, method: str, seed: int) -> dict[str, object]:
     }
 
 
-def table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return medians over seeds of each data set and method, by molecules per gene."""
-    keys = ["data", "form", "n_train", "molecules_per_gene"]
-    first = rows.groupby(["data", "form"])[keys[2:]].transform("median").round(2)
-    medians = rows.assign(**first).groupby([*keys, "method"])[["components", "genes", "nats"]].median()
-    return medians.unstack("method").sort_index(level="molecules_per_gene").round(3)
+def table(rows: pd.DataFrame) -> str:
+    """Return AUCs on components / genes of each data set, by molecules per gene, and how ours compare."""
+    depth = rows.groupby(["data", "form"])["molecules_per_gene"].median().sort_values()
+    scores = rows.groupby(["data", "form", "method"])[[*SPACES]].median().unstack("method").loc[depth.index]
+    both = scores.map("{:.2f}".format)
+    cells = (both["components"] + " / " + both["genes"])[[*COLOURS]].replace("nan / nan", "").to_numpy()
+    lines = [[*key, f"{depth[key]:.2g}", *of_key] for key, of_key in zip(depth.index, cells, strict=True)]
+    table = markdown(["data", "form", "molecules per gene", *COLOURS], lines, n_left=2)
+    return "\n\n".join([table, *starmap(partial(compared, scores), RIVALS.items())])
+
+
+def compared(scores: pd.DataFrame, rival: str, name: str) -> str:
+    """Say in how many rows, and by how much, cells by thinning are nearer to real ones than those of a rival."""
+    sentences = []
+    for space in SPACES:
+        gain = (scores[space, rival] - scores[space, "thinning"]).dropna()
+        nearer, farther = gain.max(), -gain.min()
+        of_all = f"in {(gain > 0).sum()} of {len(gain)} rows on {space}"
+        sentences.append(
+            f"{of_all}, by {max(nearer, 0):.2f} at most, and elsewhere up to {max(farther, 0):.2f} farther"
+        )
+    return f"Thinning is nearer than {name} {'; '.join(sentences)}."
 
 
 def tables() -> Iterator[dict[str, object]]:
@@ -145,7 +170,11 @@ def tables() -> Iterator[dict[str, object]]:
     for path in sorted(RESULTS.parent.glob("generation-*.json")):
         result = json.loads(path.read_text())
         train = load_split(name := result["data"]["name"], 0).train
-        depth = {"molecules_per_gene": float(train.X.sum() / np.prod(train.shape)), "data": name, "form": "table"}
+        depth = {
+            "molecules_per_gene": float(train.X.sum() / np.prod(train.shape)),
+            "data": name,
+            "form": "as in the tables",
+        }
         for row in (row for row in result["rows"] if row["method"] in names):
             scores = {"components": row["scores"]["auc_forest_pcs"], "genes": row["scores"]["auc_forest_genes"]}
             yield depth | scores | {"method": names[row["method"]], "seed": row["seed"]}
@@ -154,10 +183,8 @@ def tables() -> Iterator[dict[str, object]]:
 def figure(rows: pd.DataFrame) -> None:
     """Draw the AUC of each method over molecules per gene, with a straight line through the points of each."""
     drawn, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    colours = {"scVI": "tab:purple", "linear copula": "tab:green", "gaussian": "tab:orange", "thinning": "tab:blue"}
-    colours |= {"other real cells": "0.6"}
-    for axis, space in zip(axes, ("components", "genes"), strict=True):
-        for method, colour in colours.items():
+    for axis, space in zip(axes, SPACES, strict=True):
+        for method, colour in reversed(COLOURS.items()):
             own = rows[rows["method"] == method].groupby(["data", "form"])[["molecules_per_gene", space]].median()
             axis.plot(own["molecules_per_gene"], own[space], "o", color=colour, markersize=4, label=method)
             ends = np.log(own["molecules_per_gene"].agg(["min", "max"]))
@@ -180,12 +207,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
-    parser.add_argument("--figure", action="store_true", help="draw the results, and measure nothing")
+    parser.add_argument("--figure", action="store_true", help="draw the results and write the page; measure nothing")
     options = parser.parse_args(arguments)
     start(options.threads)
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
     if options.figure:
-        figure(pd.DataFrame([*rows, *tables()]))
+        everything = pd.DataFrame([*rows, *tables()])
+        figure(everything)
+        write_between_marks(PAGE, {"by depth": table(everything)}, "benchmarks.studies.depth --figure")
         return
     known = {(row["data"], row["form"], row["method"], row["seed"]) for row in rows}
     for seed in options.seeds:
@@ -197,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         rows.append(record(name, form, method, seed))
                         with RESULTS.open("a") as file:
                             file.write(json.dumps(rows[-1]) + "\n")
-    print(table(pd.DataFrame(rows)).to_string())
+    print(table(pd.DataFrame(rows)))
 
 
 if __name__ == "__main__":

@@ -224,7 +224,7 @@ def test_wide_and_long_tables_are_folded_under_their_columns() -> None:
 
 
 def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path) -> None:
-    page, start, end = tmp_path / "page.md", START.format("x"), END.format("x")
+    page, start, end = tmp_path / "page.md", START.format("x", "benchmarks.render"), END.format("x")
     page.write_text(f"Before\n{start}old{end}\nAfter")
     for _ in range(2):  # the second time, over what the first has written
         write_between_marks(page, {"x": "new"})
