@@ -53,10 +53,10 @@ BLIND_INTEGRATIONS = ("Seurat", "MNN", "Scanorama", "scMerge", "ZINB-WaVE")  # p
 RECOVERY = {"activity": "Spearman correlation with the activity", "genes": "AUC of the program's genes"}
 KINDS = {
     **dict.fromkeys((OURS, EXPECTED), "ours"),
-    **dict.fromkeys(("SAVER", "DrImpute", "ALRA", "MAGIC", "scVI", COPULA), "other"),
+    **dict.fromkeys(("SAVER", "DrImpute", "ALRA", "MAGIC", "scVI"), "other"),
     **dict.fromkeys((*BLIND_INTEGRATIONS, "Harmony", "scVI, expected expression"), "other"),
     **{f"{name} after {of}": "other" for name in BLIND_INTEGRATIONS for of in ("SAVER", "DrImpute", "kNN-smoothing")},
-    **dict.fromkeys(("kNN-smoothing", SMOOTHING, "mean of the label"), "simple"),
+    **dict.fromkeys(("kNN-smoothing", SMOOTHING, COPULA, "mean of the label"), "simple"),
     **dict.fromkeys(("no imputation", "no integration", "mean of all cells", "scaled up"), "null"),
     **dict.fromkeys(("own shares", "mean of all wells"), "simple"),
     **dict.fromkeys(("cNMF", "LDVAE", "DRVI"), "other"),
