@@ -77,7 +77,7 @@ class Generating(BaseModelClass):
         The network draws cells of contexts with at least 20 training cells of the requested perturbation. For other
         contexts, it draws untreated cells, whose library sizes are multiplied by the ratio of the response, and the
         transferred response is applied to them (:meth:`predict_perturbation`). Protein tags of a MuData are drawn by
-        regression on the generated RNA (:meth:`generate_modality`), unless ``library_size`` is given.
+        regression on the generated RNA (:meth:`generate_modality`) without ``library_size`` and perturbations.
 
         Returns
         -------

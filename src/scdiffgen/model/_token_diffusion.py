@@ -285,9 +285,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         ----------
         max_epochs
             Number of epochs. The default makes about ``1.5 * n_train ** 0.8`` steps, at least 500; without hidden units
-            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000. A first training with 500 to 2,500 cells has
-            twice as many, of which the first half uses cells that are drawn from a Gaussian copula of the training
-            cells (``drawn_share`` of the plan).
+            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000 (``process="gaussian"``: 2,000). A first training
+            with 500 to 2,500 cells has twice as many, of which the first half uses cells that are drawn from a Gaussian
+            copula of the training cells (``drawn_share`` of the plan).
         accelerator, devices
             As in Lightning; ``"auto"`` uses a GPU (CUDA, ROCm) if there is one, and the CPU on Apple silicon.
         train_size, validation_size
@@ -295,9 +295,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         shuffle_set_split, batch_size
             Whether to shuffle cells before the split; number of cells per step.
         early_stopping
-            ``None`` stops when the validation loss exceeds its minimum by 1 % (``max_validation_rise`` of the plan);
-            ``True`` stops as in scvi-tools (``early_stopping_patience`` and so on). Both restore the best weights if
-            the last loss is higher by more than a quarter of that share; ``False`` does neither.
+            ``None`` stops when the validation loss exceeds its minimum by 1 % or less (``max_validation_rise`` of the
+            plan; never ``process="gaussian"``), ``True`` by the rules of scvi-tools. Both then restore the best weights
+            if the last loss is higher by more than a quarter of that share; ``False`` does neither.
         check_val_every_n_epoch
             Epochs between validations; by default about 100 steps, at most a twentieth of the epochs, and 1 with
             ``early_stopping=True``.
