@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 START, END = "<!-- {}, written by python -m {} -->\n", "\n<!-- end of {} -->"
 
 
-def write_between_marks(page: Path, parts: Mapping[str, str], module: str = "benchmarks.render") -> None:
-    """Write each part between the two marks of its name, which name the module that writes it."""
+def write_between_marks(page: Path, parts: Mapping[str, str], command: str = "benchmarks.render") -> None:
+    """Write each part between the two marks of its name, which name the command that writes it."""
     text = page.read_text()
     for name, part in parts.items():
-        start, end = START.format(name, module), END.format(name)
+        start, end = START.format(name, command), END.format(name)
         before, rest = text.split(start)
         text = before + start + part + end + rest.split(end)[1]
     page.write_text(text)

@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import starmap
 from pathlib import Path
 
 import anndata
@@ -147,7 +145,7 @@ def table(rows: pd.DataFrame) -> str:
     cells = (both["components"] + " / " + both["genes"])[[*COLOURS]].replace("nan / nan", "").to_numpy()
     lines = [[*key, f"{depth[key]:.2g}", *of_key] for key, of_key in zip(depth.index, cells, strict=True)]
     table = markdown(["data", "form", "molecules per gene", *COLOURS], lines, n_left=2)
-    return "\n\n".join([table, *starmap(partial(compared, scores), RIVALS.items())])
+    return "\n\n".join([table, *(compared(scores, *rival) for rival in RIVALS.items())])
 
 
 def compared(scores: pd.DataFrame, rival: str, name: str) -> str:

@@ -134,7 +134,7 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypat
     monkeypatch.setattr("scdiffgen.model._training_summary.REGRESSION_CELLS", 500)
     small_model().train(1, accelerator="cpu", enable_progress_bar=False)  # imports what training needs
     sizes, peaks = [], []
-    for n_cells in (1_000, 3_000):
+    for n_cells in (2_000, 6_000):
         matrix = sparse.csr_matrix(np.random.default_rng(0).poisson(1.0, (n_cells, 400)).astype(np.float32))
         sizes.append(matrix.data.nbytes + matrix.indices.nbytes)
         ad.AnnData(matrix).write_h5ad(tmp_path / f"{n_cells}.h5ad")
