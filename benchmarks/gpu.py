@@ -5,7 +5,7 @@
 First the rate of matrix products in bfloat16 is measured: what this chip does at best. Then cells a second, the share
 of that rate and the peak memory of training and of generating in 16 steps, of 20,000 genes, for several sizes of the
 network and of minibatches. Operations are those that PyTorch counts in matrix products. The linear start, the stability
-of tokens and the calibration of gene means are left out: they add time before and after the steps.
+of tokens and the match of genes are left out: they add time before and after the steps.
 """
 
 import tempfile
@@ -73,7 +73,7 @@ def model_of(file: Path, preset: str) -> TokenDiffusion:
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
     model = TokenDiffusion(adata, preset=preset)
     model.module.start_linearly = lambda sample: None
-    model.module.calibrate = lambda cells, n_training, silent: None
+    model.module.calibrate = lambda cells, silent: None
     return model
 
 

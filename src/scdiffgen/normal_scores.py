@@ -60,21 +60,29 @@ class ReferenceDistribution:
         scores = np.minimum(scores, 37.0)
         means = library[:, None] * self.shares
         cells, genes = np.nonzero(lower_end(1.0, means, self.inverse_dispersions) <= scores)
-        wanted, of_gene = scores[cells, genes], (means[cells, genes], self.inverse_dispersions[genes])
-
-        def reached(count: Floats, at: NDArray[np.intp]) -> NDArray[np.bool_]:
-            return lower_end(count, *(values[at] for values in of_gene)) <= wanted[at]
-
-        count, at = np.ones(len(cells)), np.arange(len(cells))
-        while len(at):  # double counts that are too low ...
-            at = at[reached(2 * count[at], at)]
-            count[at] *= 2
-        beyond = 2 * count
-        while len(at := np.flatnonzero(beyond - count > 1)):  # ... and bisect
-            middle = (count[at] + beyond[at]) // 2
-            up = reached(middle, at)
-            count[at[up]], beyond[at[~up]] = middle[up], middle[~up]
+        count = largest_counts(scores[cells, genes], means[cells, genes], self.inverse_dispersions[genes])
         return sparse.csr_matrix((count, (cells, genes)), shape=scores.shape, dtype=np.float32)
+
+    def move(
+        self, counts: sparse.csr_matrix, drawn: Frame, wanted: Frame, rng: np.random.Generator
+    ) -> sparse.csr_matrix:
+        """Move the scores of counts ``(cells, genes)`` from one frame to another; library sizes stay."""
+        theta, means = self.inverse_dispersions, library_sizes(counts)[:, None] * self.shares
+        first = lower_end(1.0, means, theta)
+        lower, upper = ((first - frame.means) / frame.deviations for frame in (wanted, drawn))  # of zeros that rise
+        reach, below = special.ndtr(lower), special.ndtr(upper)
+        rises = rng.random(means.shape) * below > reach
+        *at, positive = sparse.find(counts.astype(np.float64))
+        rises[tuple(at)] = False
+        for ends, k in ((lower, positive), (upper, positive + 1)):
+            of_count = lower_end(k, means[tuple(at)], theta[at[1]])
+            ends[tuple(at)] = (of_count - drawn.means[tuple(at)]) / drawn.deviations[tuple(at)]
+        moved = tuple(np.concatenate(pair) for pair in zip(at, np.nonzero(rises), strict=True))
+        scores = wanted.means[moved] + wanted.deviations[moved] * draw_truncated(lower[moved], upper[moved], rng)
+        is_positive = first[moved] <= scores
+        cells, genes = (index[is_positive] for index in moved)
+        count = largest_counts(np.minimum(scores[is_positive], 37.0), means[cells, genes], theta[genes])
+        return with_library(sparse.csr_matrix((count, (cells, genes)), counts.shape), counts, rng)
 
     def expected_counts(self, means: Floats, deviations: Floats, library: Floats) -> Floats:
         """Compute expected counts ``(cells, genes)`` at library sizes ``(cells,)`` from means and SDs of scores.
@@ -90,6 +98,35 @@ class ReferenceDistribution:
             expected[at] += step * more
             at, count = tuple(index[more > 1e-4] for index in at), count + step
         return expected
+
+
+def largest_counts(scores: Floats, means: Floats, inverse_dispersions: Floats) -> Floats:
+    """Find the largest counts >= 1 with lower bounds below ``scores``."""
+
+    def reached(count: Floats, at: NDArray[np.intp]) -> NDArray[np.bool_]:
+        return lower_end(count, means[at], inverse_dispersions[at]) <= scores[at]
+
+    count, at = np.ones(len(scores)), np.arange(len(scores))
+    while len(at):  # double counts that are too low ...
+        at = at[reached(2 * count[at], at)]
+        count[at] *= 2
+    beyond = 2 * count
+    while len(at := np.flatnonzero(beyond - count > 1)):  # ... and bisect
+        middle = (count[at] + beyond[at]) // 2
+        up = reached(middle, at)
+        count[at[up]], beyond[at[~up]] = middle[up], middle[~up]
+    return count
+
+
+def with_library(changed: sparse.csr_matrix, counts: sparse.csr_matrix, rng: np.random.Generator) -> sparse.csr_matrix:
+    """Undo changes of random molecules until cells have as many molecules as in ``counts``."""
+    change = (changed - counts).astype(np.int64)
+    for cell, excess in enumerate(change.sum(axis=1).A1):
+        of_cell = change.data[change.indptr[cell] : change.indptr[cell + 1]]
+        sign = np.sign(excess)
+        if excess:
+            of_cell -= sign * rng.multivariate_hypergeometric(np.maximum(sign * of_cell, 0), sign * excess)
+    return counts + change
 
 
 def lower_end(counts: Floats | float, means: Floats, inverse_dispersions: Floats) -> Floats:

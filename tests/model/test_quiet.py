@@ -19,7 +19,7 @@ model.get_latent_representation(simulated_cells(40, seed=3))
 model.write_back(cells[:30].copy(), n_steps=2)
 """
 BAR = re.compile(
-    r"(Initialising|Training|Epoch \d+/\d+|Generating|Tokens|Writing back|Calibrating gene means|Summarising):\s+\d+%.*"
+    r"(Initialising|Training|Epoch \d+/\d+|Generating|Tokens|Writing back|Matching genes|Summarising):\s+\d+%.*"
 )
 
 

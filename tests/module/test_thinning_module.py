@@ -58,7 +58,7 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
     assert 0.75 < cells[:, 0].var() / variance < 1.3  # s.e. 0.07
 
 
-def test_calibration_brings_back_the_means_of_the_training_cells(make_multinomial: Make) -> None:
+def test_drawn_cells_are_matched_to_the_means_of_the_training_cells(make_multinomial: Make) -> None:
     """Those that are drawn are off by up to a quarter."""
     rng, n_cells = np.random.default_rng(0), 4000
     truth = rng.dirichlet(np.full(40, 5.0))
@@ -67,33 +67,32 @@ def test_calibration_brings_back_the_means_of_the_training_cells(make_multinomia
 
     def distance() -> float:
         drawn = module.generate(unconditional(n_cells), library, n_steps=4, generator=seeded())
+        np.testing.assert_array_equal(drawn.sum(1), library)
         return float(np.abs(np.log(drawn.sum(0).numpy() / (20 * n_cells * truth))).mean())
 
     before = distance()
-    module.calibrate([(cells, unconditional(n_cells))], n_cells, n_drawn=4_000)
-    assert distance() < 0.5 * before
+    module.calibrate([(cells, unconditional(n_cells))], n_drawn=4_000)
+    assert distance() < 0.6 * before  # library sizes of 20 undo about half
 
 
-def test_deep_cells_are_calibrated_on_few_molecules_as_on_all(make_multinomial: Make) -> None:
-    """Cells of a hundred thousand molecules are compared at five thousand, with the same shifts of gene biases."""
+def test_deep_cells_are_matched_on_few_molecules(make_multinomial: Make) -> None:
+    """Cells of a hundred thousand molecules are compared at five thousand, where equal scores are smaller changes."""
     rng, n_cells, n_genes, depth = np.random.default_rng(0), 200, 1_000, 100_000
     truth = rng.dirichlet(np.full(n_genes, 5.0))
     off = rng.uniform(-0.25, 0.25, n_genes)
     cells, given = csr(rng.multinomial(depth, truth, n_cells)), unconditional(n_cells)
-    shifts = []
+    left = []
     for most in (5_000, depth):
         module = make_multinomial(truth * np.exp(off))
-        before, reverse = module.ema_denoiser.network.readout.bias.clone(), module.path.reverse
         with (
             patch.object(_diffusion_module, "MOST_MOLECULES", most),
-            patch.object(module.path, "reverse", wraps=reverse) as drawn,
+            patch.object(module.path, "reverse", wraps=module.path.reverse) as drawn,
         ):
-            module.calibrate([(cells, given)], n_cells, n_rounds=1, n_drawn=800)
+            module.calibrate([(cells, given)], n_drawn=800)
         assert 0.9 * most < drawn.call_args.args[2].mean() < 1.1 * most
-        shifts.append((module.ema_denoiser.network.readout.bias - before).numpy())
-    slopes = [np.polyfit(off, shift, 1)[0] for shift in shifts]
-    assert -1.1 < slopes[0] < slopes[1] < -0.2  # log expression of few molecules is closer to linear
-    assert np.corrcoef(off, shifts[0])[0, 1] < -0.9
+        matched = module.generate(given, torch.full((n_cells,), float(depth)), n_steps=4, generator=seeded())
+        left.append(np.log(matched.mean(0).numpy() / (depth * truth)))
+    assert np.polyfit(off, left[0], 1)[0] < 0.8 and np.abs(left[1]).mean() < 0.02
 
 
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:

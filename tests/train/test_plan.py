@@ -290,9 +290,8 @@ def test_training_goes_on_where_it_ended() -> None:
     assert not model.module.training
     _, second = fit(model, max_epochs=2)
     assert second.dropped and not model.module.training
-    for one, other in ((second.before[0], first.after[-1]), (second.averages[0], first.averages[-1])):
-        calibrated = {"network.readout.bias": other["network.readout.bias"]}  # after the first training
-        assert_same(one | calibrated, other)
+    assert_same(second.before[0], first.after[-1])
+    assert_same(second.averages[0], first.averages[-1])
     assert len(model.history["train_loss"]) == 5
 
 

@@ -20,6 +20,7 @@ from scdiffgen.diffusion import Blocks, Rng, column_sums, to_scipy, without_bloc
 from scdiffgen.nn import AdditiveReadout, CountEncoder, NetworkSize
 
 from ._denoisers import AverageCell, Denoiser, Guidance, UrnDenoiser
+from ._gene_match import GeneMatch
 from ._group_sums import LabelSums, Panels, PanelSums
 from ._linear_start import linear_model_of_blocks, start_linearly
 from ._process_options import Ability, Given
@@ -54,10 +55,14 @@ class CellCode(nn.Module, ABC, Generic[Net]):
     keep_fraction: ClassVar[float | None] = None
     """Default share of a cell that a counterfactual keeps; ``None``: as much as coupling keeps (``Path.couple``)."""
 
+    match: GeneMatch | None
+    """Match of the genes of drawn cells to those of training cells, which is fitted after training."""
+
     def __init__(self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, options: Any) -> None:
         super().__init__()
         self.blocks, self.specs, self.size = blocks, list(specs), size
         self.panels = Panels(specs, blocks)
+        self.match = None
 
     @property
     def length(self) -> int:
@@ -87,10 +92,6 @@ class CellCode(nn.Module, ABC, Generic[Net]):
     def unmeasured(self, conditions: Given) -> Tensor | None:
         """Mark features ``(cells, columns)`` that the panel of a batch lacks; ``None`` if none does."""
         return self.panels.of_cells(conditions)
-
-    def calibrates(self, denoiser: Net) -> bool:
-        """Return whether gene means of drawn cells are matched to training cells after training."""
-        return False
 
     @property
     def has_copula(self) -> bool:
@@ -168,6 +169,10 @@ class CountCode(CellCode[UrnDenoiser]):
 
     abilities = frozenset({"gradients of tokens"})
 
+    def __init__(self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, options: Any) -> None:
+        super().__init__(blocks, specs, size, options)
+        self.match = GeneMatch(specs, self.length) if len(blocks.sizes) == 1 else None  # no benchmark of several
+
     @torch.no_grad()
     def fit(self, cells: Batches, denoisers: Sequence[UrnDenoiser]) -> None:
         """Initialise by the average cell, offset rare labels, cap priors of high-count modalities, and find panels."""
@@ -236,10 +241,6 @@ class CountCode(CellCode[UrnDenoiser]):
         """Remove the counts of modalities with missing features."""
         incomplete = self.panels.incomplete(conditions)
         return counts if incomplete is None else self.blocks.without(counts, incomplete)
-
-    def calibrates(self, denoiser: UrnDenoiser) -> bool:
-        """Return whether there is one modality (no benchmark of several) and the reference is not frozen."""
-        return len(self.blocks.sizes) == 1 and denoiser.network.readout.bias.requires_grad
 
     @property
     def has_copula(self) -> bool:

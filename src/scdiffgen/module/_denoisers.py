@@ -393,6 +393,10 @@ class Guidance(NamedTuple):
             return [([name], self.scale[name]) for name in conditions if name in self.scale]
         return [(list(conditions), self.scale)] if conditions else []
 
+    def followed(self, conditions: Given) -> Given:
+        """Leave out conditions of scale 0."""
+        return conditions.without({name for names, scale in self.groups(conditions) if scale == 0 for name in names})
+
     def bind(self, denoiser: Denoiser, conditions: Given) -> Predict:
         """Bind conditions: a denoiser given the unguided ones, guided towards each guided group."""
         groups = self.groups(conditions)

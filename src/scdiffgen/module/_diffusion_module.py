@@ -16,25 +16,26 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from scvi.utils import track
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from scdiffgen._arguments import LARGEST_LIBRARY
-from scdiffgen._codes import Code
+from scdiffgen._codes import Code, distinct_rows
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import counted
-from scdiffgen.conditions import ConditionSpec, conditions_from_batch
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import Blocks, Rng, row_sums, side_by_side, thin, to_scipy
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._cell_codes import LIBRARY, VECTORS, Batches, CellCode, CountCode, CountsOrCodes, Encoded
 from ._denoisers import UNGUIDED, Blueprint, Denoiser, FactorDenoiser, Guidance, TokenDenoiser, UrnDenoiser
+from ._gene_match import GeneMatch
 from ._paths import GaussianPath, Path, Predict, Thinning
 from ._process_options import Ability, GaussianOptions, Given, LatentOptions
 from ._vector_codes import ScoreCode, TokenCode
@@ -84,7 +85,7 @@ def lacking(asked: str, name: str, ability: Ability) -> str:
     )
 
 
-MOST_MOLECULES = 5_000  # of a cell at which gene means are calibrated
+MOST_MOLECULES = 5_000  # of a cell at which genes are matched
 
 
 class DiffusionModule(BaseModuleClass):
@@ -206,12 +207,10 @@ class DiffusionModule(BaseModuleClass):
         self.code.begin_stage(self.denoisers, cached)
 
     @torch.no_grad()
-    def calibrate(
-        self, cells: Batches, n_training: int, n_rounds: int = 2, n_drawn: int = 4_000, *, silent: bool = True
-    ) -> None:
-        """Calibrate gene means of drawn cells to those of training cells, if the code asks for it."""
-        if self.code.calibrates(self.denoiser):
-            match_means(self, cells, n_training, n_rounds, n_drawn, silent=silent)
+    def calibrate(self, cells: Batches, n_drawn: int = 4_000, *, silent: bool = True) -> None:
+        """Match the genes of drawn cells to those of training cells, if the code does."""
+        if self.code.match is not None:
+            match_genes(self, self.code.match, cells, n_drawn, silent=silent)
 
     def fit_copula(self, cells: Batches) -> ScoreCode:
         """Fit a Gaussian copula, the linear model from which few training cells are drawn anew."""
@@ -257,7 +256,10 @@ class DiffusionModule(BaseModuleClass):
         predict, rng = self.bind(conditions, guidance), self.code.rng(generator)
         state = self.path.start(library, self.code.length, generator) if start is None else start
         coded = self.path.reverse(predict, state, library, n_steps=n_steps, generator=generator)
-        return self.code.decode(self.ema_denoiser, coded, library, conditions, rng, guidance)
+        drawn = self.code.decode(self.ema_denoiser, coded, library, conditions, rng, guidance)
+        if start is not None or self.code.match is None:
+            return drawn
+        return self.code.match(drawn, guidance.followed(conditions), generator)
 
     @torch.no_grad()
     def counterfactual(
@@ -334,54 +336,40 @@ def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
 
-def match_means(
-    module: DiffusionModule, cells: Batches, n_training: int, n_rounds: int, n_drawn: int, *, silent: bool
-) -> None:
-    """Shift gene biases until drawn cells match the mean log expression of the training cells.
+def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_drawn: int, *, silent: bool) -> None:
+    """Draw about ``n_drawn`` cells under the conditions of training cells, and fit a match of genes to both.
 
-    The number of sampling steps is large enough for converged means; four are too few (decision 34). Deep cells are
-    compared at 5,000 molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole
-    library, so that the time does not grow with the depth.
+    As many training cells of each group are taken as there are, or equally many. Deep cells are compared at 5,000
+    molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library, so that
+    the time does not grow with the depth.
     """
-    generator = torch.Generator(module.denoiser.network.readout.bias.device).manual_seed(0)
-    for _ in track(range(n_rounds), "Calibrating gene means", disable=silent):
-        real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
-        for counts, given in cells:
-            library = module.library(counts)
-            predict = _of_whole_cells(module.bind(given), library)
-            share = (MOST_MOLECULES / library).clamp(max=1)
-            if (share < 1).any():
-                counts = thin(counts, share, generator).state
-            real.partial_fit(module.log_expression(counts))
-            for _ in range(min(max(n_drawn // n_training, 1), 8)):
-                start, size = module.path.start(library, module.code.length), module.library(counts)
-                new = module.path.reverse(predict, start, size, n_steps=16, generator=generator)
-                drawn.partial_fit(module.log_expression(new.to_sparse_csr()))
-        change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
-        for denoiser in module.denoisers:
-            denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
+    device, parts = module.denoiser.embed.null.device, []
+    generator = torch.Generator(device).manual_seed(0)
+    for counts, given in cells:
+        library = module.library(counts)
+        share = (MOST_MOLECULES / library).clamp(max=1)
+        if (share < 1).any():
+            counts = thin(counts, share, generator).state
+        parts.append((to_scipy(counts), given.numpy(), library))
+    all_counts, all_given, libraries = zip(*parts, strict=True)
+    conditions, library = Conditions.concatenate(all_given), torch.cat(libraries)
+    _, group = distinct_rows(np.hstack(conditions.groups(module.specs)))
+    rank = pd.Series(group).groupby(group).cumcount().to_numpy()  # of a cell in its group
+    chosen = np.sort(np.argsort(rank, kind="stable")[:n_drawn])
+    measured, drawn = sparse.vstack(all_counts, format="csr")[chosen], []
+    repeated = np.tile(np.arange(len(chosen)), min(max(n_drawn // len(chosen), 1), 8))
+    n_batches = -(-len(repeated) // 256)
+    for rows in track(np.array_split(repeated, n_batches), "Matching genes", disable=silent):
+        sizes = library[chosen[rows]]
+        predict = _of_whole_cells(module.bind(conditions.take(chosen[rows]).to(device)), sizes)
+        start, size = module.path.start(sizes, module.code.length), torch.from_numpy(measured[rows].sum(1).A1).to(sizes)
+        new = module.path.reverse(predict, start, size, n_steps=16, generator=generator)
+        drawn.append(to_scipy(new.to_sparse_csr()))
+    match.fit(measured, sparse.vstack(drawn, format="csr"), conditions.take(chosen))
 
 
 def _of_whole_cells(predict: Predict, library: Tensor) -> Predict:
     return lambda state, _: predict(state, library)
-
-
-def mean_change(
-    real: StandardScaler, drawn: StandardScaler, share: float = 1.0, n_together: int = 400
-) -> NDArray[np.float64]:
-    """Compute log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
-
-    Sampling noise includes the noise of drawn cells, and of real cells if they are only a ``share`` of all training
-    cells. Groups of ``n_together`` genes with similar expression share one shrinkage factor.
-    """
-    least = 0.5 / real.n_samples_seen_
-    change = np.log((real.mean_ + least) / (drawn.mean_ + least))
-    errors = [moments.var_ / moments.n_samples_seen_ / (moments.mean_ + least) ** 2 for moments in (drawn, real)]
-    noise = errors[0] + max(1 - share, 0) * errors[1]
-    order = np.argsort(real.mean_, kind="stable")
-    for genes in np.array_split(order, -(-len(order) // n_together)):
-        change[genes] *= max(1 - noise[genes].mean() / max((change[genes] ** 2).mean(), 1e-12), 0.0)
-    return change
 
 
 # Checks of minibatches on the way to the device.

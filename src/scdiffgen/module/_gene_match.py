@@ -1,0 +1,153 @@
+"""Match of genes: drawn cells of a group get the means and spreads of genes that its training cells have."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
+
+from scdiffgen._codes import Code, distinct_rows
+from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
+from scdiffgen.diffusion import Rng, to_scipy
+from scdiffgen.normal_scores import Frame, ReferenceDistribution, chunks, fit_groups
+
+from ._process_options import Given
+
+ANY, MORE = min(Code) - 1, min(Code) - 2  # codes of conditions that a coarser group ignores, and of larger combinations
+
+
+class GeneMatch(nn.Module):
+    r"""Mean and SD of the normal scores of each gene in drawn cells, and in training cells, of a group.
+
+    A count is an interval of normal scores (:mod:`scdiffgen.normal_scores`). A score :math:`z` of a drawn cell becomes
+    :math:`\mu + s (z - \mu_0) / s_0`, with mean and SD :math:`\mu_0, s_0` of drawn and :math:`\mu, s` of training
+    cells, and is converted back to a count. Groups have equal categories, treatments and doses; cells of a small group
+    belong to that of their context, or of its first part. Cells of no group stay as drawn.
+    """
+
+    log_shares: Tensor  # (genes,)
+    log_inverse_dispersions: Tensor  # (genes,)
+    groups: Tensor  # (groups, columns)
+    frames: Tensor  # (4, groups, genes): means and log SDs of drawn cells, then of training cells; new genes have zeros
+
+    def __init__(self, specs: Sequence[ConditionSpec], n_genes: int) -> None:
+        super().__init__()
+        self.specs = [spec for spec in specs if not spec.is_number]
+        self.n_context = sum(spec.n_slots for spec in self.specs if not spec.is_intervention)
+        self.register_buffer("log_shares", torch.zeros(n_genes))
+        self.register_buffer("log_inverse_dispersions", torch.zeros(n_genes))
+        self.register_buffer("groups", torch.zeros(0, 0))
+        self.register_buffer("frames", torch.zeros(4, 0, n_genes))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load tables of any length; files of models that are not matched have none."""
+        for name, table in list(self.named_buffers()):
+            setattr(self, name, table.new_zeros(state_dict.setdefault(prefix + name, table).shape))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def fit(
+        self,
+        measured: sparse.csr_matrix,
+        drawn: sparse.csr_matrix,
+        conditions: Conditions[np.ndarray],
+        least: int = 20,
+    ) -> None:
+        """Fit to training cells with their ``conditions``, and to as many or several times as many drawn cells.
+
+        Drawn cells have the conditions of the training cells, repeated. Groups of at least ``least`` training cells are
+        shrunk towards the drawn cells of the group, moved as those of the coarser group: by pseudo-cells, and by
+        empirical Bayes with one factor for all genes, because estimates of both kinds of cells are noisy.
+        """
+        n_repeats, codes = drawn.shape[0] // measured.shape[0], self._codes(conditions)
+        reference = ReferenceDistribution.fit(measured, distinct_rows(codes)[1])
+        coarser, above = np.zeros(len(codes), dtype=np.intp), np.zeros((4, 1, measured.shape[1]))
+        n_known, rows, frames = 0, [codes[:0]], [above[:, :0]]
+        for level in self._by_level(codes):
+            known, first, of_cell = np.unique(level, axis=0, return_index=True, return_inverse=True)
+            n_cells = np.bincount(of_cell.ravel())
+            is_large = n_cells >= least
+            if not is_large.any() or len(known) == n_known:  # no large group, or no finer groups
+                continue
+            n_known = len(known)
+            group = np.where(is_large, np.cumsum(is_large) - 1, -1)[of_cell.ravel()]
+            above, coarser = above[:, coarser[first[is_large]]], group
+            source = fit_groups(reference, *_of_groups(drawn, np.tile(group, n_repeats)), _frame(above[:2]))
+            moved = np.array([source.means, np.log(source.deviations)]) + above[2:] - above[:2]
+            wanted = fit_groups(reference, *_of_groups(measured, group), _frame(moved), n_rounds=4)
+            change = np.array([wanted.means, np.log(wanted.deviations)]) - moved
+            noise = np.array([source.deviations**2, np.full_like(source.means, 0.5)]).mean(2, keepdims=True)
+            noise = noise * (1 + 1 / n_repeats) / n_cells[is_large, None]
+            change *= np.maximum(1 - noise / np.maximum((change**2).mean(2, keepdims=True), 1e-12), 0)
+            above = np.concatenate([[source.means, np.log(source.deviations)], moved + change])
+            rows.append(known[is_large])
+            frames.append(above)
+        tables = {
+            "log_shares": np.log(reference.shares),
+            "log_inverse_dispersions": np.log(reference.inverse_dispersions),
+            "groups": np.concatenate(rows),
+            "frames": np.concatenate(frames, axis=1),
+        }
+        for name, values in tables.items():
+            setattr(self, name, torch.from_numpy(values).to(getattr(self, name)))
+
+    def forward(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
+        """Move dense counts ``(cells, genes)`` of drawn cells; library sizes stay."""
+        if not len(self.groups):
+            return counts
+        groups, weights = self._groups(conditions)
+        cells = np.flatnonzero((groups >= 0).any(0))
+        if not len(cells):
+            return counts
+        seed = torch.randint(2**62, (1,), generator=generator, device=counts.device)
+        rng, before = np.random.default_rng(int(seed)), to_scipy(counts[cells].to_sparse_csr()).astype(np.float64)
+        logs = (self.log_shares, self.log_inverse_dispersions)
+        reference = ReferenceDistribution(*(np.exp(log.cpu().numpy().astype(np.float64)) for log in logs))
+        tables = np.pad(self.frames.cpu().numpy(), ((0, 0), (0, 1), (0, 0)))  # the last row changes nothing
+        for part in chunks(*before.shape):
+            frames = np.einsum("e,fecg->fcg", weights, tables[:, groups[:, cells[part]]])
+            moved = reference.move(before[part], _frame(frames[:2]), _frame(frames[2:]), rng)
+            counts[cells[part]] = torch.from_numpy(moved.toarray().astype(np.float32)).to(counts)
+        return counts
+
+    def _groups(self, conditions: Given) -> tuple[NDArray[np.intp], tuple[float, ...]]:
+        """Find the finest group of each cell ``(ends, cells)``, -1 if there is none, and the weights of the ends."""
+        if isinstance(conditions, MixedConditions):
+            ends = [self._groups(end)[0][0] for end in (conditions.start, conditions.end)]
+            return np.array(ends), (1 - conditions.weight, conditions.weight)
+        known, found = self.groups.cpu().numpy(), np.full(conditions.n_cells, -1)
+        codes = self._codes(conditions.numpy(), (known.shape[1] - self.n_context) // 2)
+        for level in self._by_level(codes):
+            _, index = distinct_rows(np.concatenate([known, level]))
+            row_of = np.full(len(index), -1)
+            row_of[index[: len(known)]] = np.arange(len(known))
+            own = row_of[index[len(known) :]]
+            found = np.where(own >= 0, own, found)
+        return found[None], (1.0,)
+
+    def _codes(self, conditions: Conditions[np.ndarray], n_parts: int | None = None) -> NDArray[np.float32]:
+        """Return contexts, treatments of at most ``n_parts`` parts, and their doses ``(cells, columns)``."""
+        context, parts, doses = conditions.groups(self.specs)
+        sizes = [spec.n_categories for spec in self.specs if spec.is_intervention]
+        first = np.cumsum([0, *sizes[:-1]])
+        kind = np.searchsorted(first, parts, side="right") - 1  # new categories of a kind move no other kind
+        parts = np.where(parts >= 0, parts - first[kind] + 2**16 * kind, parts)
+        if n_parts is not None:
+            parts = np.where((parts[:, n_parts:] >= 0).any(1, keepdims=True), MORE, parts)
+        return np.hstack([context, parts[:, :n_parts], doses[:, :n_parts]]).astype(np.float32)
+
+    def _by_level(self, codes: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+        """Yield codes of coarser groups, then of finer ones."""
+        for n_equal in sorted({min(1, self.n_context), self.n_context, codes.shape[1]}):  # leading columns
+            yield np.where(np.arange(codes.shape[1]) < n_equal, codes, np.float32(ANY))
+
+
+def _frame(logs: NDArray[np.float64]) -> Frame:
+    return Frame(logs[0], np.exp(logs[1]))
+
+
+def _of_groups(counts: sparse.csr_matrix, group: NDArray[np.intp]) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
+    """Select the cells of groups."""
+    return counts[group >= 0], group[group >= 0]

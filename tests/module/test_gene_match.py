@@ -1,0 +1,121 @@
+"""Matched genes against planted negative binomial cells whose means and spreads the drawn cells lack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from networks import seeded
+from numpy.typing import NDArray
+from parts import category, chosen
+from scipy import sparse
+
+from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
+from scdiffgen.module._gene_match import GeneMatch
+
+LABEL = ConditionSpec("cell_type", "category", registry_key="labels", n_categories=4)
+BATCH = ConditionSpec("batch", "category", registry_key="batch", n_categories=3)
+DRUG = ConditionSpec("drug", "set", "intervention", n_categories=2, n_slots=1, has_values=True)
+N_GENES, DEPTH = 30, 600
+RNG = np.random.default_rng(0)
+SHARES = RNG.dirichlet(np.full(N_GENES, 3.0), 4)  # of four labels
+OFF = np.exp(RNG.uniform(-0.5, 0.5, (4, N_GENES)))
+
+
+def cells(label: NDArray[np.intp], off: NDArray[np.float64] | float, theta: float, seed: int) -> sparse.csr_matrix:
+    """Negative binomial cells of labels, with other means by gene."""
+    rng = np.random.default_rng(seed)
+    rates = rng.gamma(theta, 1 / theta, (len(label), N_GENES)) * SHARES[label] * (OFF[label] if off else 1.0)
+    return sparse.csr_matrix(rng.multinomial(DEPTH, rates / rates.sum(1, keepdims=True)).astype(np.float64))
+
+
+def fitted(label: NDArray[np.intp], specs: tuple[ConditionSpec, ...] = (LABEL,), **others: object) -> GeneMatch:
+    """Training cells of theta 2 at the planted means; drawn cells, three times as many, of theta 8 at others."""
+    match, given = GeneMatch(specs, N_GENES), Conditions({"cell_type": category(label)} | others, len(label))
+    match.fit(cells(label, 0, 2.0, 1), cells(np.tile(label, 3), 1, 8.0, 2), given.numpy())
+    return match
+
+
+def test_means_and_spreads_of_each_label_become_those_of_its_training_cells() -> None:
+    label = np.repeat([0, 1], 1_600)
+    match, new, real = fitted(label), cells(label, 1, 8.0, 3), cells(label, 0, 2.0, 4).toarray()
+    moved = match(torch.from_numpy(new.toarray()), Conditions({"cell_type": category(label)}, 3_200), seeded()).numpy()
+    np.testing.assert_array_equal(moved.sum(1), DEPTH)
+    for of_label in (label == 0, label == 1):
+        before, after, truth = (np.log(counts[of_label].mean(0)) for counts in (new.toarray(), moved, real))
+        assert np.abs(after - truth).mean() < 0.25 * np.abs(before - truth).mean()
+        before, after, truth = (np.log(counts[of_label].std(0)) for counts in (new.toarray(), moved, real))
+        assert np.abs(after - truth).mean() < 0.25 * np.abs(before - truth).mean()
+
+
+def test_cells_that_are_drawn_well_hardly_change() -> None:
+    label = np.zeros(400, dtype=int)
+    match, given = GeneMatch((LABEL,), N_GENES), Conditions({"cell_type": category(label)}, 400)
+    match.fit(cells(label, 0, 2.0, 1), cells(np.tile(label, 3), 0, 2.0, 2), given.numpy())
+    new = cells(label, 0, 2.0, 3).toarray()
+    moved = match(torch.from_numpy(new.copy()), given, seeded()).numpy()
+    assert np.abs(moved - new).sum() / 2 < 0.05 * new.sum()
+
+
+@pytest.mark.parametrize("n_small", [19, 20])
+def test_a_small_group_is_moved_as_its_label(n_small: int) -> None:
+    label, batch = np.zeros(400, dtype=int), np.repeat([0, 1], [400 - n_small, n_small])
+    match = fitted(label, (LABEL, BATCH), batch=category(batch))
+    assert len(match.groups) == (3 if n_small == 20 else 2)  # the label, and large batches
+    own, new = match._groups(Conditions({"cell_type": category([0] * 3), "batch": category([0, 1, 2])}, 3))[0][0], 0
+    assert own[2] == new  # a batch without cells
+    assert (own[1] == new) == (n_small == 19) and own[0] not in (own[1], new)
+
+
+def test_groups_have_equal_treatments_and_doses() -> None:
+    label, taken = np.zeros(90, dtype=int), [[]] * 30 + [[0]] * 60
+    doses: list[list[float]] = [[]] * 30 + [[1.0]] * 30 + [[5.0]] * 30
+    match = fitted(label, (LABEL, DRUG), drug=chosen(taken, doses, n_slots=1))
+    drug = chosen([[], [0], [0], [0]], [[], [1.0], [5.0], [3.0]], n_slots=1)
+    asked = Conditions({"cell_type": category([0] * 4), "drug": drug}, 4)
+    found = match._groups(asked)[0][0]
+    assert len(set(found[:3])) == 3 and found[3] == 0  # a dose without cells: the label
+    both = Conditions({"cell_type": category([0]), "drug": chosen([[0, 1]], [[1.0, 1.0]])}, 1)
+    assert match._groups(both)[0].tolist() == [[0]]
+
+
+def test_a_file_of_other_treatments_is_read_with_new_guides() -> None:
+    """In a query model, which has one guide more, drugs have other ids."""
+    guide = replace(DRUG, name="guide")
+    taken = {
+        "guide": chosen([[1], []] * 40, [[1.0], []] * 40, n_slots=1),
+        "drug": chosen([[], [0]] * 40, [[], [1.0]] * 40, n_slots=1),
+    }
+    match = fitted(np.zeros(80, dtype=int), (LABEL, guide, DRUG), **taken)
+    query = GeneMatch((LABEL, replace(guide, n_categories=3), DRUG), N_GENES)
+    query.load_state_dict(match.state_dict())
+    asked = Conditions({"cell_type": category([0] * 80)} | taken, 80)
+    np.testing.assert_array_equal(query._groups(asked)[0], match._groups(asked)[0])
+    assert len(set(match._groups(asked)[0][0])) == 2
+
+
+def test_cells_of_unknown_labels_stay_as_drawn() -> None:
+    match, new = fitted(np.repeat([0, 1], 100)), cells(np.array([0, 1, 2]), 1, 8.0, 3).toarray()
+    for given in (Conditions({"cell_type": category([2, 2, 3])}, 3), Conditions({}, 3)):
+        np.testing.assert_array_equal(match(torch.from_numpy(new.copy()), given, seeded()), new)
+
+
+def test_the_ends_of_an_interpolation_are_moved_as_their_conditions() -> None:
+    label = np.repeat([0, 1], 200)
+    match, new = fitted(label), torch.from_numpy(cells(np.zeros(50, dtype=int), 1, 8.0, 3).toarray())
+    ends = [Conditions({"cell_type": category([of] * 50)}, 50) for of in (0, 1)]
+    for weight, end in enumerate(ends):
+        mixed = match(new.clone(), MixedConditions(ends[0], ends[1], float(weight)), seeded())
+        assert torch.equal(mixed, match(new.clone(), end, seeded()))
+
+
+def test_no_molecule_of_a_shallow_cell_is_lost_or_added() -> None:
+    label = np.zeros(200, dtype=int)
+    match, rng = fitted(label), np.random.default_rng(5)
+    shallow = torch.from_numpy(
+        rng.multinomial(rng.integers(1, 4, 200), SHARES[0] * OFF[0] / (SHARES[0] * OFF[0]).sum())
+    )
+    moved = match(shallow.double().clone(), Conditions({"cell_type": category(label)}, 200), seeded())
+    assert torch.equal(moved.sum(1), shallow.double().sum(1)) and not torch.equal(moved, shallow.double())
