@@ -114,8 +114,7 @@ def test_the_ends_of_an_interpolation_are_moved_as_their_conditions() -> None:
 def test_no_molecule_of_a_shallow_cell_is_lost_or_added() -> None:
     label = np.zeros(200, dtype=int)
     match, rng = fitted(label), np.random.default_rng(5)
-    shallow = torch.from_numpy(
-        rng.multinomial(rng.integers(1, 4, 200), SHARES[0] * OFF[0] / (SHARES[0] * OFF[0]).sum())
-    )
+    off = SHARES[0] * OFF[0]
+    shallow = torch.from_numpy(rng.multinomial(rng.integers(1, 4, 200), off / off.sum()))
     moved = match(shallow.double().clone(), Conditions({"cell_type": category(label)}, 200), seeded())
     assert torch.equal(moved.sum(1), shallow.double().sum(1)) and not torch.equal(moved, shallow.double())

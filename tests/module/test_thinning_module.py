@@ -72,7 +72,7 @@ def test_drawn_cells_are_matched_to_the_means_of_the_training_cells(make_multino
 
     before = distance()
     module.calibrate([(cells, unconditional(n_cells))], n_drawn=4_000)
-    assert distance() < 0.6 * before  # library sizes of 20 undo about half
+    assert distance() < 0.5 * before
 
 
 def test_deep_cells_are_matched_on_few_molecules(make_multinomial: Make) -> None:
@@ -93,6 +93,7 @@ def test_deep_cells_are_matched_on_few_molecules(make_multinomial: Make) -> None
         matched = module.generate(given, torch.full((n_cells,), float(depth)), n_steps=4, generator=seeded())
         left.append(np.log(matched.mean(0).numpy() / (depth * truth)))
     assert np.polyfit(off, left[0], 1)[0] < 0.8 and np.abs(left[1]).mean() < 0.02
+    assert np.corrcoef(off, left[0] - off)[0, 1] < -0.9
 
 
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:

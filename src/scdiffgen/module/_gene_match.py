@@ -105,18 +105,18 @@ class GeneMatch(nn.Module):
         rng, before = np.random.default_rng(int(seed)), to_scipy(counts[cells].to_sparse_csr()).astype(np.float64)
         logs = (self.log_shares, self.log_inverse_dispersions)
         reference = ReferenceDistribution(*(np.exp(log.cpu().numpy().astype(np.float64)) for log in logs))
-        tables = np.pad(self.frames.cpu().numpy(), ((0, 0), (0, 1), (0, 0)))  # the last row changes nothing
+        tables, shares = self.frames.cpu().numpy(), weights[:, None] * (groups >= 0)  # zeros change nothing
         for part in chunks(*before.shape):
-            frames = np.einsum("e,fecg->fcg", weights, tables[:, groups[:, cells[part]]])
+            frames = np.einsum("ec,fecg->fcg", shares[:, cells[part]], tables[:, groups[:, cells[part]]])
             moved = reference.move(before[part], _frame(frames[:2]), _frame(frames[2:]), rng)
             counts[cells[part]] = torch.from_numpy(moved.toarray().astype(np.float32)).to(counts)
         return counts
 
-    def _groups(self, conditions: Given) -> tuple[NDArray[np.intp], tuple[float, ...]]:
+    def _groups(self, conditions: Given) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Find the finest group of each cell ``(ends, cells)``, -1 if there is none, and the weights of the ends."""
         if isinstance(conditions, MixedConditions):
             ends = [self._groups(end)[0][0] for end in (conditions.start, conditions.end)]
-            return np.array(ends), (1 - conditions.weight, conditions.weight)
+            return np.array(ends), np.array([1 - conditions.weight, conditions.weight])
         known, found = self.groups.cpu().numpy(), np.full(conditions.n_cells, -1)
         codes = self._codes(conditions.numpy(), (known.shape[1] - self.n_context) // 2)
         for level in self._by_level(codes):
@@ -125,7 +125,7 @@ class GeneMatch(nn.Module):
             row_of[index[: len(known)]] = np.arange(len(known))
             own = row_of[index[len(known) :]]
             found = np.where(own >= 0, own, found)
-        return found[None], (1.0,)
+        return found[None], np.ones(1)
 
     def _codes(self, conditions: Conditions[np.ndarray], n_parts: int | None = None) -> NDArray[np.float32]:
         """Return contexts, treatments of at most ``n_parts`` parts, and their doses ``(cells, columns)``."""
