@@ -45,9 +45,9 @@ class ReferenceDistribution:
             excess += ((np.minimum(counts[cells].toarray(), highest) - means) ** 2 - means).sum(axis=0)
         return cls(shares, np.clip(squares / np.maximum(excess, 1e-12), 0.3, 1e4))
 
-    def interval(self, counts: sparse.spmatrix, library: Floats, genes: slice = slice(None)) -> tuple[Floats, Floats]:
+    def interval(self, counts: sparse.spmatrix, library: Floats) -> tuple[Floats, Floats]:
         """Compute lower and upper bounds of the scores of counts, dense ``(cells, genes)``; -inf below a count of 0."""
-        theta, means = self.inverse_dispersions[genes], library[:, None] * self.shares[genes]
+        theta, means = self.inverse_dispersions, library[:, None] * self.shares
         lower, upper = np.full(means.shape, -np.inf), lower_end(1.0, means, theta)
         *at, positive = sparse.find(counts.astype(np.float64))
         lower[tuple(at)], upper[tuple(at)] = (
@@ -262,22 +262,57 @@ def fit_groups(
         cells = counts[groups == group].tocsc()
         library = library_sizes(cells)
         for genes in chunks(counts.shape[1], len(library)):
-            ends = reference.interval(cells[:, genes], library, genes)
+            intervals = Intervals.tally(reference, cells[:, genes], library, genes)
             first, spread = (part[group, genes] for part in prior)
-            step = partial(em_step, ends=ends, first=first, spread=spread)
+            step = partial(intervals.em_step, first=first, spread=spread)
             mean, log_deviation = accelerated(step, np.array([first, np.log(spread)]), n_rounds)
             fitted.means[group, genes], fitted.deviations[group, genes] = mean, np.exp(log_deviation)
     return fitted
 
 
-def em_step(point: Floats, ends: tuple[Floats, Floats], first: Floats, spread: Floats) -> Floats:
-    """Update means and log SDs ``(2, genes)`` of cells with bounds ``(cells, genes)``, from a prior mean and SD."""
-    (lower, upper), mean, deviation = ends, point[0], np.exp(point[1])
-    expected, variance = truncated_moments((lower - mean) / deviation, (upper - mean) / deviation)
-    scores = mean + deviation * expected
-    mean = (scores.sum(axis=0) + 2 * first) / (len(scores) + 2)
-    squares = (scores - mean) ** 2 + deviation**2 * variance
-    return np.array([mean, np.log((squares.sum(axis=0) + 5 * spread**2) / (len(scores) + 5)) / 2])
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of scores of a group, each with its gene and its number of cells."""
+
+    lower: Floats  # (intervals,)
+    upper: Floats  # (intervals,)
+    gene: Groups  # (intervals,)
+    n_cells: Groups  # (intervals,)
+
+    @classmethod
+    def tally(cls, reference: ReferenceDistribution, counts: sparse.csc_matrix, library: Floats, genes: slice) -> Self:
+        """Count the cells with equal counts ``(cells, genes)`` of a gene and similar library sizes ``(cells,)``.
+
+        At most 16 mean library sizes stand for those of all cells, each for an interval of logarithms of equal width.
+        """
+        size = np.log(np.maximum(library, 1.0))
+        if len(size) > 16:
+            size = np.ceil(16 * (size - size.min()) / max(np.ptp(size), 1e-9))
+        size = np.unique(size, return_inverse=True)[1]
+        cell, gene, count = sparse.find(counts)
+        n_sizes, above = size.max() + 1, int(count.max(initial=0)) + 1
+        place = gene * n_sizes + size[cell]  # a gene and a library size
+        n_zeros = np.tile(np.bincount(size), counts.shape[1])
+        n_zeros -= np.bincount(place, minlength=len(n_zeros))
+        found, n_positive = np.unique(place * above + count.astype(np.intp), return_counts=True)
+        place, count = np.divmod(np.concatenate([np.flatnonzero(n_zeros) * above, found]), above)
+        gene, size_of = np.divmod(place, n_sizes)
+        means = (np.bincount(size, library) / np.bincount(size))[size_of] * reference.shares[genes][gene]
+        theta = reference.inverse_dispersions[genes][gene]
+        lower = np.where(count > 0, lower_end(np.maximum(count, 1.0), means, theta), -np.inf)
+        upper = lower_end(count + 1.0, means, theta)
+        return cls(lower, upper, gene, np.concatenate([n_zeros[n_zeros > 0], n_positive]))
+
+    def em_step(self, point: Floats, first: Floats, spread: Floats) -> Floats:
+        """Update means and log SDs ``(2, genes)``, from a prior mean and SD."""
+        total = partial(np.bincount, self.gene, minlength=len(first))
+        mean, deviation = point[0][self.gene], np.exp(point[1])[self.gene]
+        expected, variance = truncated_moments((self.lower - mean) / deviation, (self.upper - mean) / deviation)
+        scores, n_cells = mean + deviation * expected, total(self.n_cells)
+        new = (total(self.n_cells * scores) + 2 * first) / (n_cells + 2)
+        squares = (scores - new[self.gene]) ** 2 + deviation**2 * variance
+        variances = (total(self.n_cells * squares) + 5 * spread**2) / (n_cells + 5)
+        return np.array([new, np.log(variances) / 2])
 
 
 def accelerated(step: Callable[[Floats], Floats], start: Floats, n_rounds: int) -> Floats:

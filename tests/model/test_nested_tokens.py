@@ -50,6 +50,9 @@ def test_nothing_is_lost_by_keeping_all_tokens(nested: tuple) -> None:
     same = model.truncate_tokens(5)
     np.testing.assert_array_equal(same.get_normalized_expression(), model.get_normalized_expression())
     np.testing.assert_allclose(same.get_token_loadings(), model.get_token_loadings(), atol=1e-6)
+    new = [which.generate(n_cells=20, n_steps=4, seed=0).X.toarray() for which in (same, model)]
+    np.testing.assert_array_equal(*new)
+    assert len(model.truncate_tokens(2).module.code.match.groups)
 
 
 def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:

@@ -11,8 +11,10 @@ from networks import seeded
 from numpy.typing import NDArray
 from parts import category, chosen
 from scipy import sparse
+from small_cells import simulated_cells, trained_model
 
 from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
+from scdiffgen.model._training_data import RegisteredData
 from scdiffgen.module._gene_match import GeneMatch
 
 LABEL = ConditionSpec("cell_type", "category", registry_key="labels", n_categories=4)
@@ -69,6 +71,14 @@ def test_a_small_group_is_moved_as_its_label(n_small: int) -> None:
     assert (own[1] == new) == (n_small == 19) and own[0] not in (own[1], new)
 
 
+def test_of_many_groups_some_are_compared_whole() -> None:
+    adata = simulated_cells(750)
+    adata.obs["cell_type"] = np.resize([f"type{i}" for i in range(25)], 750)
+    model = trained_model(adata, 1, 128, labels_key="cell_type")
+    model.module.calibrate(RegisteredData(model).some(750), n_drawn=100)
+    assert len(model.module.code.match.groups) == 6  # all cells, and five labels of 20
+
+
 def test_groups_have_equal_treatments_and_doses() -> None:
     label, taken = np.zeros(90, dtype=int), [[]] * 30 + [[0]] * 60
     doses: list[list[float]] = [[]] * 30 + [[1.0]] * 30 + [[5.0]] * 30
@@ -96,10 +106,22 @@ def test_a_file_of_other_treatments_is_read_with_new_guides() -> None:
     assert len(set(match._groups(asked)[0][0])) == 2
 
 
-def test_cells_of_unknown_labels_stay_as_drawn() -> None:
-    match, new = fitted(np.repeat([0, 1], 100)), cells(np.array([0, 1, 2]), 1, 8.0, 3).toarray()
-    for given in (Conditions({"cell_type": category([2, 2, 3])}, 3), Conditions({}, 3)):
-        np.testing.assert_array_equal(match(torch.from_numpy(new.copy()), given, seeded()), new)
+def test_cells_of_small_and_unknown_labels_are_moved_as_all_cells() -> None:
+    label, rng = np.repeat([0, 1, 2], 19), np.random.default_rng(3)
+    off = np.exp(rng.uniform(-0.5, 0.5, N_GENES))  # of all labels
+    real, drawn = cells(np.tile(label, 8), 0, 2.0, 1), cells(np.tile(label, 24), 0, 2.0, 2)
+    wrong = [rng.multinomial(DEPTH, row / row.sum()) for row in drawn.toarray() * off]
+    match, given = GeneMatch((LABEL,), N_GENES), Conditions({"cell_type": category(label)}, len(label))
+    match.fit(real[: len(label)], sparse.csr_matrix(np.array(wrong, dtype=float)), given.numpy())
+    assert len(match.groups) == 1
+    for asked in (np.tile(label, 8), np.full(len(label) * 8, 3)):
+        before = np.array(wrong[: len(asked)], dtype=float)
+        moved = match(torch.from_numpy(before.copy()), Conditions({"cell_type": category(asked)}, len(asked)), seeded())
+        far, near = (
+            np.abs(np.log(counts.mean(0) / real.toarray().mean(0))).mean() for counts in (before, moved.numpy())
+        )
+        assert near < 0.5 * far
+    assert match._groups(Conditions({}, 3))[0].tolist() == [[0, 0, 0]]
 
 
 def test_the_ends_of_an_interpolation_are_moved_as_their_conditions() -> None:

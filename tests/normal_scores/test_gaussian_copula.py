@@ -61,11 +61,12 @@ def test_means_and_deviations_of_groups_are_recovered() -> None:
     np.testing.assert_allclose(deviations[:, :-1], truth.groups.deviations, atol=0.15)
 
 
-@pytest.mark.parametrize("mean", [0.03, 0.3, 3.0])
-def test_moments_of_sparse_and_dense_genes_are_most_likely(mean: float) -> None:
+@pytest.mark.parametrize(("mean", "spread"), [(0.03, 0.0), (0.3, 0.0), (3.0, 0.0), (0.3, 0.6), (3.0, 0.6)])
+def test_moments_of_sparse_and_dense_genes_are_most_likely(mean: float, spread: float) -> None:
     n_cells, rng = 4000, np.random.default_rng(0)
     reference = ReferenceDistribution(np.array([mean / 1000, 1 - mean / 1000]), np.array([1.0, 1e4]))
-    library, scores = np.full(n_cells, 1000.0), rng.normal([-0.7, 0.0], [0.8, 1.0], (n_cells, 2))
+    library = np.round(1000 * np.exp(spread * rng.standard_normal(n_cells)))
+    scores = rng.normal([-0.7, 0.0], [0.8, 1.0], (n_cells, 2))
     counts = reference.to_counts(scores, library)
     ends = np.array(reference.interval(counts, library))[:, :, 0]
     (lower, upper), n_alike = np.unique(ends, axis=1, return_counts=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from scdiffgen.normal_scores import ReferenceDistribution
+from scdiffgen.normal_scores import Intervals, ReferenceDistribution
 
 SHARES = np.array([0.5, 0.3, 0.15, 0.049, 0.001])
 THETA = np.array([0.3, 1.0, 7.3, 1e4, 0.5])
@@ -59,11 +59,14 @@ def test_extreme_counts_and_empty_cells_have_finite_scores() -> None:
     assert np.isfinite(REFERENCE.to_counts(np.full((2, 5), np.inf), library).data).all()
 
 
-def test_interval_of_some_genes_is_part_of_that_of_all() -> None:
-    counts, library = sparse.csr_matrix([[3, 0, 1, 0, 2]]), np.array([40.0])
-    whole, part = REFERENCE.interval(counts, library), REFERENCE.interval(counts[:, 1:4], library, slice(1, 4))
-    for ends, ends_of_part in zip(whole, part, strict=True):
-        np.testing.assert_array_equal(ends[:, 1:4], ends_of_part)
+def test_a_tally_of_few_cells_has_the_interval_of_every_count() -> None:
+    counts = sparse.csr_matrix(np.random.default_rng(0).poisson([3.0, 0.0, 1.0, 0.1, 40.0], (16, 5)))
+    library, genes = counts.sum(axis=1).A1, slice(1, 5)
+    tally = Intervals.tally(REFERENCE, counts.tocsc()[:, genes], library, genes)
+    for ends, expected in zip((tally.lower, tally.upper), REFERENCE.interval(counts, library), strict=True):
+        for gene in range(4):
+            of_cells = np.repeat(ends[tally.gene == gene], tally.n_cells[tally.gene == gene])
+            np.testing.assert_allclose(np.sort(of_cells), np.sort(expected[:, genes][:, gene]))
 
 
 def test_shares_and_dispersions_of_simulated_counts_are_recovered() -> None:

@@ -35,7 +35,7 @@ from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import LIGHTNING, in_training, less_chatter
 from ._training_data import RegisteredData, StreamedData
-from ._training_summary import absent_genes, remember_training, warn_of_missing_features
+from ._training_summary import calibrate, remember_training, warn_of_missing_features
 
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
@@ -221,8 +221,7 @@ def run_training(
     try:
         check_drawing(model.module, data)
         silent = not trainer.get("enable_progress_bar", True)
-        if not (model._known_is_frozen or absent_genes(model).any()):  # a query keeps the match of its reference
-            model.module.calibrate(data.some(MOST_CELLS), silent=silent)
+        calibrate(model, data, silent=silent)
         model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
         for remember in track([remember_training], "Summarising", disable=silent):
             remember(model, data)

@@ -149,6 +149,12 @@ def response_model(model: BaseModelClass) -> ResponseModel | None:
     return responses
 
 
+def calibrate(model: BaseModelClass, data: TrainingData, *, silent: bool = True) -> None:
+    """Match the genes of drawn cells to those of training cells; a query keeps the match of its reference."""
+    if not (model._known_is_frozen or absent_genes(model).any()):
+        model.module.calibrate(data.some(MOST_CELLS), silent=silent)
+
+
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
     """Summarise the training cells and sort tokens by explained variance; return the permutation of the tokens."""
     module, data = model.module, RegisteredData(model) if data is None else data

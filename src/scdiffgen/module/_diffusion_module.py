@@ -339,9 +339,9 @@ def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
 def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_drawn: int, *, silent: bool) -> None:
     """Draw about ``n_drawn`` cells under the conditions of training cells, and fit a match of genes to both.
 
-    As many training cells of each group are taken as there are, or equally many. Deep cells are compared at 5,000
-    molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library, so that
-    the time does not grow with the depth.
+    Training cells are taken evenly from all groups, as many of each at a time as a match needs. Deep cells are compared
+    at 5,000 molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library,
+    so that the time does not grow with the depth.
     """
     device, parts = module.denoiser.embed.null.device, []
     generator = torch.Generator(device).manual_seed(0)
@@ -354,8 +354,9 @@ def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_dra
     all_counts, all_given, libraries = zip(*parts, strict=True)
     conditions, library = Conditions.concatenate(all_given), torch.cat(libraries)
     _, group = distinct_rows(np.hstack(conditions.groups(module.specs)))
-    rank = pd.Series(group).groupby(group).cumcount().to_numpy()  # of a cell in its group
-    chosen = np.sort(np.argsort(rank, kind="stable")[:n_drawn])
+    of_group = pd.Series(group).groupby(group)
+    rank, size = of_group.cumcount().to_numpy(), of_group.transform("size").to_numpy()  # of a cell, of its group
+    chosen = np.sort(np.lexsort((group, -size, rank // match.least))[:n_drawn])
     measured, drawn = sparse.vstack(all_counts, format="csr")[chosen], []
     repeated = np.tile(np.arange(len(chosen)), min(max(n_drawn // len(chosen), 1), 8))
     n_batches = -(-len(repeated) // 256)

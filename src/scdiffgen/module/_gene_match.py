@@ -1,6 +1,7 @@
 """Match of genes: drawn cells of a group get the means and spreads of genes that its training cells have."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,12 @@ class GeneMatch(nn.Module):
 
     A count is an interval of normal scores (:mod:`scdiffgen.normal_scores`). A score :math:`z` of a drawn cell becomes
     :math:`\mu + s (z - \mu_0) / s_0`, with mean and SD :math:`\mu_0, s_0` of drawn and :math:`\mu, s` of training
-    cells, and is converted back to a count. Groups have equal categories, treatments and doses; cells of a small group
-    belong to that of their context, or of its first part. Cells of no group stay as drawn.
+    cells, and is converted back to a count. Groups have equal categories, treatments and doses; cells of a small or
+    unknown group belong to that of their context, of its first part, or of all cells.
     """
+
+    least = 20
+    """Fewest training cells of a group."""
 
     log_shares: Tensor  # (genes,)
     log_inverse_dispersions: Tensor  # (genes,)
@@ -35,7 +39,9 @@ class GeneMatch(nn.Module):
 
     def __init__(self, specs: Sequence[ConditionSpec], n_genes: int) -> None:
         super().__init__()
-        self.specs = [spec for spec in specs if not spec.is_number]
+        # ids of each kind of treatment start at their own number, also when other kinds get new categories
+        wide = [replace(spec, n_categories=2**16) if spec.is_intervention else spec for spec in specs]
+        self.specs = [spec for spec in wide if not spec.is_number]
         self.n_context = sum(spec.n_slots for spec in self.specs if not spec.is_intervention)
         self.register_buffer("log_shares", torch.zeros(n_genes))
         self.register_buffer("log_inverse_dispersions", torch.zeros(n_genes))
@@ -48,18 +54,12 @@ class GeneMatch(nn.Module):
             setattr(self, name, table.new_zeros(state_dict.setdefault(prefix + name, table).shape))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
-    def fit(
-        self,
-        measured: sparse.csr_matrix,
-        drawn: sparse.csr_matrix,
-        conditions: Conditions[np.ndarray],
-        least: int = 20,
-    ) -> None:
-        """Fit to training cells with their ``conditions``, and to as many or several times as many drawn cells.
+    def fit(self, measured: sparse.csr_matrix, drawn: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
+        """Fit to training cells with their ``conditions``, and to a whole multiple of as many drawn cells.
 
-        Drawn cells have the conditions of the training cells, repeated. Groups of at least ``least`` training cells are
-        shrunk towards the drawn cells of the group, moved as those of the coarser group: by pseudo-cells, and by
-        empirical Bayes with one factor for all genes, because estimates of both kinds of cells are noisy.
+        Drawn cells have the conditions of the training cells, repeated. Groups are shrunk towards the drawn cells of
+        the group, moved as those of the coarser group: by pseudo-cells, and by empirical Bayes with one factor for the
+        means and one for the log SDs of all genes, because estimates of both kinds of cells are noisy.
         """
         n_repeats, codes = drawn.shape[0] // measured.shape[0], self._codes(conditions)
         reference = ReferenceDistribution.fit(measured, distinct_rows(codes)[1])
@@ -68,7 +68,7 @@ class GeneMatch(nn.Module):
         for level in self._by_level(codes):
             known, first, of_cell = np.unique(level, axis=0, return_index=True, return_inverse=True)
             n_cells = np.bincount(of_cell.ravel())
-            is_large = n_cells >= least
+            is_large = n_cells >= self.least
             if not is_large.any() or len(known) == n_known:  # no large group, or no finer groups
                 continue
             n_known = len(known)
@@ -94,30 +94,28 @@ class GeneMatch(nn.Module):
             setattr(self, name, torch.from_numpy(values).to(getattr(self, name)))
 
     def forward(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
-        """Move dense counts ``(cells, genes)`` of drawn cells; library sizes stay."""
+        """Move dense counts ``(cells, genes)`` of drawn cells in place; library sizes stay."""
         if not len(self.groups):
             return counts
         groups, weights = self._groups(conditions)
-        cells = np.flatnonzero((groups >= 0).any(0))
-        if not len(cells):
-            return counts
+        used, groups = np.unique(groups, return_inverse=True)
         seed = torch.randint(2**62, (1,), generator=generator, device=counts.device)
-        rng, before = np.random.default_rng(int(seed)), to_scipy(counts[cells].to_sparse_csr()).astype(np.float64)
+        rng, before = np.random.default_rng(int(seed)), to_scipy(counts.to_sparse_csr()).astype(np.float64)
         logs = (self.log_shares, self.log_inverse_dispersions)
         reference = ReferenceDistribution(*(np.exp(log.cpu().numpy().astype(np.float64)) for log in logs))
-        tables, shares = self.frames.cpu().numpy(), weights[:, None] * (groups >= 0)  # zeros change nothing
+        tables = self.frames[:, torch.from_numpy(used)].cpu().numpy()
         for part in chunks(*before.shape):
-            frames = np.einsum("ec,fecg->fcg", shares[:, cells[part]], tables[:, groups[:, cells[part]]])
+            frames = np.einsum("e,fecg->fcg", weights, tables[:, groups[:, part]])
             moved = reference.move(before[part], _frame(frames[:2]), _frame(frames[2:]), rng)
-            counts[cells[part]] = torch.from_numpy(moved.toarray().astype(np.float32)).to(counts)
+            counts[part] = torch.from_numpy(moved.toarray().astype(np.float32)).to(counts)
         return counts
 
     def _groups(self, conditions: Given) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Find the finest group of each cell ``(ends, cells)``, -1 if there is none, and the weights of the ends."""
+        """Find the finest group of each cell ``(ends, cells)``, and the weights of the ends."""
         if isinstance(conditions, MixedConditions):
             ends = [self._groups(end)[0][0] for end in (conditions.start, conditions.end)]
             return np.array(ends), np.array([1 - conditions.weight, conditions.weight])
-        known, found = self.groups.cpu().numpy(), np.full(conditions.n_cells, -1)
+        known, found = self.groups.cpu().numpy(), np.zeros(conditions.n_cells, dtype=np.intp)  # the first: all cells
         codes = self._codes(conditions.numpy(), (known.shape[1] - self.n_context) // 2)
         for level in self._by_level(codes):
             _, index = distinct_rows(np.concatenate([known, level]))
@@ -130,17 +128,13 @@ class GeneMatch(nn.Module):
     def _codes(self, conditions: Conditions[np.ndarray], n_parts: int | None = None) -> NDArray[np.float32]:
         """Return contexts, treatments of at most ``n_parts`` parts, and their doses ``(cells, columns)``."""
         context, parts, doses = conditions.groups(self.specs)
-        sizes = [spec.n_categories for spec in self.specs if spec.is_intervention]
-        first = np.cumsum([0, *sizes[:-1]])
-        kind = np.searchsorted(first, parts, side="right") - 1  # new categories of a kind move no other kind
-        parts = np.where(parts >= 0, parts - first[kind] + 2**16 * kind, parts)
         if n_parts is not None:
             parts = np.where((parts[:, n_parts:] >= 0).any(1, keepdims=True), MORE, parts)
         return np.hstack([context, parts[:, :n_parts], doses[:, :n_parts]]).astype(np.float32)
 
     def _by_level(self, codes: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         """Yield codes of coarser groups, then of finer ones."""
-        for n_equal in sorted({min(1, self.n_context), self.n_context, codes.shape[1]}):  # leading columns
+        for n_equal in sorted({0, min(1, self.n_context), self.n_context, codes.shape[1]}):  # leading columns
             yield np.where(np.arange(codes.shape[1]) < n_equal, codes, np.float32(ANY))
 
 
