@@ -6,7 +6,8 @@ To add another program: export the training cells with ``--export FOLDER``, let 
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
 ``--add`` the default is not trained, unless ``--default`` is given, and only rows of the other program, negative
-controls, the linear Gaussian copula, scVI for ``--scvi-seeds`` and ``--processes`` are added to the results.
+controls and the linear Gaussian copula (not with ``--no-controls``), scVI for ``--scvi-seeds`` and ``--processes`` are
+added to the results.
 """
 
 import argparse
@@ -51,6 +52,7 @@ class Settings:
     processes: Sequence[str] = ()  # other processes of ours
     scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
     default: bool = False  # whether the default is trained where rows are added
+    controls: bool = True  # whether methods without a network are scored where rows are added
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         processes=options.processes,
         scvi_seeds=options.scvi_seeds,
         default=options.default,
+        controls=not options.no_controls,
     )
     if options.quick:
         settings = replace(settings, seeds=options.seeds[:1], steps=options.steps[:1], max_epochs=2, n_trees=20)
@@ -84,6 +87,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_external_argument(parser)
     parser.add_argument("--add", action="store_true", help="add rows without our model to what is there")
     parser.add_argument("--default", action="store_true", help="with --add, train the default, too")
+    parser.add_argument("--no-controls", action="store_true", help="with --add, keep rows of controls and the copula")
     parser.add_argument("--processes", nargs="*", choices=list(PROCESSES), default=[*PROCESSES], help="all")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
@@ -121,7 +125,7 @@ def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     for seed in settings.seeds:
         split = load_split(name, seed)
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
-        new = [*scored(without_model(split, settings), split, scorer)]
+        new = [*scored(without_model(split, settings), split, scorer)] if settings.controls else []
         new += default_records(split, settings, scorer) if settings.default else []
         new += process_records(split, settings, scorer)
         if seed in (settings.scvi_seeds or ()):

@@ -67,22 +67,33 @@ class ReferenceDistribution:
         self, counts: sparse.csr_matrix, drawn: Frame, wanted: Frame, rng: np.random.Generator
     ) -> sparse.csr_matrix:
         """Move the scores of counts ``(cells, genes)`` from one frame to another; library sizes stay."""
-        theta, means = self.inverse_dispersions, library_sizes(counts)[:, None] * self.shares
-        first = lower_end(1.0, means, theta)
-        lower, upper = ((first - frame.means) / frame.deviations for frame in (wanted, drawn))  # of zeros that rise
-        reach, below = special.ndtr(lower), special.ndtr(upper)
-        rises = rng.random(means.shape) * below > reach
-        *at, positive = sparse.find(counts.astype(np.float64))
-        rises[tuple(at)] = False
-        for ends, k in ((lower, positive), (upper, positive + 1)):
-            of_count = lower_end(k, means[tuple(at)], theta[at[1]])
-            ends[tuple(at)] = (of_count - drawn.means[tuple(at)]) / drawn.deviations[tuple(at)]
-        moved = tuple(np.concatenate(pair) for pair in zip(at, np.nonzero(rises), strict=True))
-        scores = wanted.means[moved] + wanted.deviations[moved] * draw_truncated(lower[moved], upper[moved], rng)
-        is_positive = first[moved] <= scores
-        cells, genes = (index[is_positive] for index in moved)
-        count = largest_counts(np.minimum(scores[is_positive], 37.0), means[cells, genes], theta[genes])
-        return with_library(sparse.csr_matrix((count, (cells, genes)), counts.shape), counts, rng)
+        library, (*at, positive) = library_sizes(counts), sparse.find(counts.astype(np.float64))
+        first, kept = self.first_ends(library), tuple(at)
+        reach, below = ((first - frame.means) / frame.deviations for frame in (wanted, drawn))
+        rises = rng.random(first.shape) * special.ndtr(below) > special.ndtr(reach)  # of zeros
+        rises[kept] = False
+        risen = np.nonzero(rises)
+        cells, genes = both = tuple(np.concatenate(pair) for pair in zip(kept, risen, strict=True))
+        means, theta = library[cells] * self.shares[genes], self.inverse_dispersions[genes]
+        n_kept = len(positive)
+        own = np.array([lower_end(count, means[:n_kept], theta[:n_kept]) for count in (positive, positive + 1)])
+        ends = (own - drawn.means[kept]) / drawn.deviations[kept]
+        lower, upper = np.concatenate([ends, [reach[risen], below[risen]]], axis=1)
+        scores = wanted.means[both] + wanted.deviations[both] * draw_truncated(lower, upper, rng)
+        leaves, count = np.ones(len(cells), dtype=bool), np.concatenate([positive, np.ones(len(risen[0]))])
+        leaves[:n_kept] = (scores[:n_kept] < own[0]) | (own[1] <= scores[:n_kept])
+        new = largest_counts(np.minimum(scores[leaves], 37.0), means[leaves], theta[leaves])
+        count[leaves] = np.where(first[both][leaves] <= scores[leaves], new, 0.0)
+        return with_library(sparse.csr_matrix((count, both), counts.shape), counts, rng)
+
+    def first_ends(self, library: Floats) -> Floats:
+        """Interpolate the lower bounds of the scores of a count of 1 ``(cells, genes)`` between 16 library sizes."""
+        logs = np.log(np.maximum(library, 1.0))
+        nodes = np.linspace(logs.min(), logs.max(), 16)
+        ends = lower_end(1.0, np.exp(nodes)[:, None] * self.shares, self.inverse_dispersions)
+        place = np.interp(logs, nodes, np.arange(16.0))
+        below = np.minimum(place.astype(np.intp), 14)
+        return ends[below] + (place - below)[:, None] * (ends[below + 1] - ends[below])
 
     def expected_counts(self, means: Floats, deviations: Floats, library: Floats) -> Floats:
         """Compute expected counts ``(cells, genes)`` at library sizes ``(cells,)`` from means and SDs of scores.
