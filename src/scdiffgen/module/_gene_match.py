@@ -62,7 +62,7 @@ class GeneMatch(nn.Module):
         means and one for the log SDs of all genes, because estimates of both kinds of cells are noisy.
         """
         n_repeats, codes = drawn.shape[0] // measured.shape[0], self._codes(conditions)
-        reference = ReferenceDistribution.fit(measured, distinct_rows(codes)[1])
+        reference = ReferenceDistribution.fit(measured, distinct_rows(codes[:, : self.n_context])[1])
         coarser, above = np.zeros(len(codes), dtype=np.intp), np.zeros((4, 1, measured.shape[1]))
         n_known, rows, frames = 0, [codes[:0]], [above[:, :0]]
         for level in self._by_level(codes):
