@@ -36,7 +36,8 @@ def cells(label: NDArray[np.intp], off: NDArray[np.float64] | float, theta: floa
 def fitted(label: NDArray[np.intp], specs: tuple[ConditionSpec, ...] = (LABEL,), **others: object) -> GeneMatch:
     """Training cells of theta 2 at the planted means; drawn cells, three times as many, of theta 8 at others."""
     match, given = GeneMatch(specs, N_GENES), Conditions({"cell_type": category(label)} | others, len(label))
-    match.fit(cells(label, 0, 2.0, 1), cells(np.tile(label, 3), 1, 8.0, 2), given.numpy())
+    like = np.tile(np.arange(len(label)), 3)
+    match.fit(cells(label, 0, 2.0, 1), given.numpy(), cells(label[like], 1, 8.0, 2), like)
     return match
 
 
@@ -55,7 +56,8 @@ def test_means_and_spreads_of_each_label_become_those_of_its_training_cells() ->
 def test_cells_that_are_drawn_well_hardly_change() -> None:
     label = np.zeros(400, dtype=int)
     match, given = GeneMatch((LABEL,), N_GENES), Conditions({"cell_type": category(label)}, 400)
-    match.fit(cells(label, 0, 2.0, 1), cells(np.tile(label, 3), 0, 2.0, 2), given.numpy())
+    like = np.tile(np.arange(400), 3)
+    match.fit(cells(label, 0, 2.0, 1), given.numpy(), cells(label[like], 0, 2.0, 2), like)
     new = cells(label, 0, 2.0, 3).toarray()
     moved = match(torch.from_numpy(new.copy()), given, seeded()).numpy()
     assert np.abs(moved - new).sum() / 2 < 0.05 * new.sum()
@@ -112,7 +114,8 @@ def test_cells_of_small_and_unknown_labels_are_moved_as_all_cells() -> None:
     real, drawn = cells(np.tile(label, 8), 0, 2.0, 1), cells(np.tile(label, 24), 0, 2.0, 2)
     wrong = [rng.multinomial(DEPTH, row / row.sum()) for row in drawn.toarray() * off]
     match, given = GeneMatch((LABEL,), N_GENES), Conditions({"cell_type": category(label)}, len(label))
-    match.fit(real[: len(label)], sparse.csr_matrix(np.array(wrong, dtype=float)), given.numpy())
+    like = np.tile(np.arange(len(label)), 24)
+    match.fit(real[: len(label)], given.numpy(), sparse.csr_matrix(np.array(wrong, dtype=float)), like)
     assert len(match.groups) == 1
     for asked in (np.tile(label, 8), np.full(len(label) * 8, 3)):
         before = np.array(wrong[: len(asked)], dtype=float)

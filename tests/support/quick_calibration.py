@@ -6,5 +6,5 @@ from scdiffgen.module import DiffusionModule
 
 
 def draw_few_cells() -> None:
-    """Draw 256 cells, a minibatch, and not 4,000; a call that says ``n_drawn`` decides for itself."""
+    """Draw 256 cells, a minibatch, and not 20,000; a call that says ``n_drawn`` decides for itself."""
     DiffusionModule.calibrate = partialmethod(DiffusionModule.calibrate, n_drawn=256)  # type: ignore[method-assign, assignment]

@@ -207,7 +207,7 @@ class DiffusionModule(BaseModuleClass):
         self.code.begin_stage(self.denoisers, cached)
 
     @torch.no_grad()
-    def calibrate(self, cells: Batches, n_drawn: int = 4_000, *, silent: bool = True) -> None:
+    def calibrate(self, cells: Batches, n_drawn: int = 20_000, *, silent: bool = True) -> None:
         """Match the genes of drawn cells to those of training cells, if the code does."""
         if self.code.match is not None:
             match_genes(self, self.code.match, cells, n_drawn, silent=silent)
@@ -337,11 +337,12 @@ def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
 
 
 def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_drawn: int, *, silent: bool) -> None:
-    """Draw about ``n_drawn`` cells under the conditions of training cells, and fit a match of genes to both.
+    """Draw cells under the conditions of training cells, and fit a match of genes to both.
 
-    Training cells are taken evenly from all groups, as many of each at a time as a match needs. Deep cells are compared
-    at 5,000 molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library,
-    so that the time does not grow with the depth.
+    As many are drawn as there are training cells, at most ``n_drawn``, and several times as many if these are few. They
+    are taken evenly from all groups, as many of each at a time as a match needs. Deep cells are compared at 5,000
+    molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library, so that
+    the time does not grow with the depth.
     """
     device, parts = module.denoiser.embed.null.device, []
     generator = torch.Generator(device).manual_seed(0)
@@ -357,16 +358,15 @@ def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_dra
     of_group = pd.Series(group).groupby(group)
     rank, size = of_group.cumcount().to_numpy(), of_group.transform("size").to_numpy()  # of a cell, of its group
     chosen = np.sort(np.lexsort((group, -size, rank // match.least))[:n_drawn])
-    measured, drawn = sparse.vstack(all_counts, format="csr")[chosen], []
-    repeated = np.tile(np.arange(len(chosen)), min(max(n_drawn // len(chosen), 1), 8))
-    n_batches = -(-len(repeated) // 256)
-    for rows in track(np.array_split(repeated, n_batches), "Matching genes", disable=silent):
-        sizes = library[chosen[rows]]
-        predict = _of_whole_cells(module.bind(conditions.take(chosen[rows]).to(device)), sizes)
-        start, size = module.path.start(sizes, module.code.length), torch.from_numpy(measured[rows].sum(1).A1).to(sizes)
+    like = np.tile(chosen, np.clip(min(n_drawn, 4_000) // len(chosen), 1, 8))
+    measured, drawn = sparse.vstack(all_counts, format="csr"), []
+    for rows in track(np.array_split(like, -(-len(like) // 256)), "Matching genes", disable=silent):
+        predict = _of_whole_cells(module.bind(conditions.take(rows).to(device)), library[rows])
+        start, size = module.path.start(library[rows], module.code.length), measured[rows].sum(1).A1
+        size = torch.from_numpy(size).to(library)
         new = module.path.reverse(predict, start, size, n_steps=16, generator=generator)
         drawn.append(to_scipy(new.to_sparse_csr()))
-    match.fit(measured, sparse.vstack(drawn, format="csr"), conditions.take(chosen))
+    match.fit(measured, conditions, sparse.vstack(drawn, format="csr"), like)
 
 
 def _of_whole_cells(predict: Predict, library: Tensor) -> Predict:

@@ -54,32 +54,40 @@ class GeneMatch(nn.Module):
             setattr(self, name, table.new_zeros(state_dict.setdefault(prefix + name, table).shape))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
-    def fit(self, measured: sparse.csr_matrix, drawn: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
-        """Fit to training cells with their ``conditions``, and to a whole multiple of as many drawn cells.
+    def fit(
+        self,
+        measured: sparse.csr_matrix,
+        conditions: Conditions[np.ndarray],
+        drawn: sparse.csr_matrix,
+        like: NDArray[np.intp],
+    ) -> None:
+        """Fit to training cells with their ``conditions``, and to drawn cells with those of training cells ``like``.
 
-        Drawn cells have the conditions of the training cells, repeated. Groups are shrunk towards the drawn cells of
-        the group, moved as those of the coarser group: by pseudo-cells, and by empirical Bayes with one factor for the
-        means and one for the log SDs of all genes, because estimates of both kinds of cells are noisy.
+        Groups are shrunk towards the drawn cells of the group, moved as those of the coarser group: by pseudo-cells,
+        and by empirical Bayes with one factor for the means and one for the log SDs of all genes, because estimates of
+        both kinds of cells are noisy.
         """
-        n_repeats, codes = drawn.shape[0] // measured.shape[0], self._codes(conditions)
+        codes = self._codes(conditions)
         reference = ReferenceDistribution.fit(measured, distinct_rows(codes[:, : self.n_context])[1])
         coarser, above = np.zeros(len(codes), dtype=np.intp), np.zeros((4, 1, measured.shape[1]))
         n_known, rows, frames = 0, [codes[:0]], [above[:, :0]]
         for level in self._by_level(codes):
             known, first, of_cell = np.unique(level, axis=0, return_index=True, return_inverse=True)
-            n_cells = np.bincount(of_cell.ravel())
-            is_large = n_cells >= self.least
+            n_cells = np.array(
+                [np.bincount(of_cell.ravel()[cells], minlength=len(known)) for cells in (slice(None), like)]
+            )
+            is_large = (n_cells >= self.least).all(0)
             if not is_large.any() or len(known) == n_known:  # no large group, or no finer groups
                 continue
             n_known = len(known)
             group = np.where(is_large, np.cumsum(is_large) - 1, -1)[of_cell.ravel()]
             above, coarser = above[:, coarser[first[is_large]]], group
-            source = fit_groups(reference, *_of_groups(drawn, np.tile(group, n_repeats)), _frame(above[:2]))
+            source = fit_groups(reference, *_of_groups(drawn, group[like]), _frame(above[:2]))
             moved = np.array([source.means, np.log(source.deviations)]) + above[2:] - above[:2]
             wanted = fit_groups(reference, *_of_groups(measured, group), _frame(moved), n_rounds=4)
             change = np.array([wanted.means, np.log(wanted.deviations)]) - moved
             noise = np.array([source.deviations**2, np.full_like(source.means, 0.5)]).mean(2, keepdims=True)
-            noise = noise * (1 + 1 / n_repeats) / n_cells[is_large, None]
+            noise = noise * (1 / n_cells[:, is_large, None]).sum(0)
             change *= np.maximum(1 - noise / np.maximum((change**2).mean(2, keepdims=True), 1e-12), 0)
             above = np.concatenate([[source.means, np.log(source.deviations)], moved + change])
             rows.append(known[is_large])
