@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from anndata import AnnData
+from small_cells import simulated_cells, trained_model
 
 import scdiffgen
 from scdiffgen.model import NetworkOptions, TokenDiffusion
@@ -53,6 +54,15 @@ def test_nothing_is_lost_by_keeping_all_tokens(nested: tuple) -> None:
     new = [which.generate(n_cells=20, n_steps=4, seed=0).X.toarray() for which in (same, model)]
     np.testing.assert_array_equal(*new)
     assert len(model.truncate_tokens(2).module.code.match.groups)
+
+
+def test_truncated_gaussian_models_keep_the_tables_of_their_groups() -> None:
+    network = NetworkOptions(nested_tokens=True)
+    model = trained_model(simulated_cells(120), process="gaussian", network=network, labels_key="cell_type")
+    cut, tables = model.truncate_tokens(1).module.code.state_dict(), model.module.code.state_dict()
+    assert len(tables["means"]) == 2
+    for name, table in tables.items():
+        np.testing.assert_array_equal(cut[name], table)
 
 
 def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:
