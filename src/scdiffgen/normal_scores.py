@@ -203,15 +203,15 @@ class FactorModel:
         around = rng.standard_normal((len(scores), len(covariance))) @ np.linalg.cholesky(covariance).T
         return scores @ weights + around
 
-    def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Floats, Floats]:
-        """Compute the bounds of the standardised scores of counts ``(cells, genes)``."""
-        lower, upper = self.reference.interval(counts, library_sizes(counts))
-        return (lower - frame.means) / frame.deviations, (upper - frame.means) / frame.deviations
+    def ends(self, counts: sparse.csr_matrix, frame: Frame) -> Floats:
+        """Compute lower and upper bounds ``(2, cells, genes)`` of the standardised scores of counts."""
+        return (np.array(self.reference.interval(counts, library_sizes(counts))) - frame.means) / frame.deviations
 
-    def draw_scores(self, ends: tuple[Floats, Floats], factors: Floats, rng: np.random.Generator) -> Floats:
+    def draw_scores(self, ends: NDArray[np.floating], factors: Floats, rng: np.random.Generator) -> Floats:
         """Draw standardised scores ``(cells, genes)`` within their bounds, given the factors ``(cells, factors)``."""
         shared, noise = factors @ self.loadings, self.noise
-        return shared + noise * draw_truncated((ends[0] - shared) / noise, (ends[1] - shared) / noise, rng)
+        lower, upper = (ends - shared) / noise
+        return shared + noise * draw_truncated(lower, upper, rng)
 
     def draw_counts(self, frame: Frame, library: Floats, rng: np.random.Generator) -> sparse.csr_matrix:
         """Draw counts ``(cells, genes)`` of new cells in their frame, at library sizes ``(cells,)``."""
@@ -219,14 +219,13 @@ class FactorModel:
         scores = frame.means + frame.deviations * (shared + self.noise * rng.standard_normal(shared.shape))
         return self.reference.to_counts(scores, library)
 
-    def expect_scores(self, ends: tuple[Floats, Floats], n_rounds: int = 8) -> Floats:
+    def expect_scores(self, ends: Floats, n_rounds: int = 8) -> Floats:
         """Estimate expected standardised scores ``(cells, genes)`` within their bounds by mean-field inference."""
         (weights, _), noise = self.posterior(), self.noise
         expected, _ = truncated_moments(*ends)
         for _ in range(n_rounds):
             shared = expected @ weights @ self.loadings
-            around, _ = truncated_moments((ends[0] - shared) / noise, (ends[1] - shared) / noise)
-            expected = shared + noise * around
+            expected = shared + noise * truncated_moments(*((ends - shared) / noise))[0]
         return expected
 
 
@@ -358,9 +357,10 @@ def fit_factors(
     """
     rng, scores = np.random.default_rng(seed), np.zeros(counts.shape, dtype=np.float32)
     model = FactorModel(reference, np.zeros((0, counts.shape[1])))
+    places = [*chunks(*counts.shape)]
+    all_ends = [model.ends(counts[cells], frame.take(cells)).astype(np.float32) for cells in places]
     for _ in range(n_rounds):
-        for cells in chunks(*counts.shape):
-            ends = model.ends(counts[cells], frame.take(cells))
+        for cells, ends in zip(places, all_ends, strict=True):
             scores[cells] = model.draw_scores(ends, model.draw_factors(scores[cells], rng), rng)
         model = FactorModel(reference, fit_loadings(scores, n_components))
         n_components = len(model.loadings)
