@@ -121,10 +121,9 @@ def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expecte
     [
         ({}, "Train longer"),
         ({"n_steps": 8}, "Generate with more steps .`n_steps=32`"),
-        ({"n_steps": 8, "depth": 2.3}, "Compare `process='gaussian'`: these are deep cells .2.3 molecules"),
     ],
 )
-def test_advice_is_by_depth_and_steps(given: dict[str, float], advice: str) -> None:
+def test_advice_is_by_steps(given: dict[str, int], advice: str) -> None:
     (remark,) = remarks_on(*tables(aucs=(0.8, 0.5, 0.6)), MANY, **given)
     assert re.search(f"on components, {CLEARLY}. {advice}", remark)
 

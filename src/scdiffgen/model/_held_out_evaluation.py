@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FEW_CELLS = 50  # minimum number of cells of a label
 ENOUGH_CELLS = 100  # minimum number of held-out cells; half of them give the AUC a standard error of 0.06
 NOT_NEW = 0.8  # novelty
-DEEP = 2.0  # molecules per gene and cell beyond which Gaussian diffusion was closer to real cells
 BY_CHANCE = 0.05  # share of the variance, or of the rows of a table, that may be marked by chance
 N_BOOTSTRAP = 200  # number of bootstrap resamples
 SOURCES = ("generated", "other_real")  # negative controls would double the time
@@ -125,11 +124,7 @@ def evaluated_held_out(
         scores = evaluated(comparison, metrics, SOURCES, silent=silent)
         scored = None if programs is None else programs_of(comparison, programs)
     n_cells = real.obs["label"].value_counts().to_dict()
-    # a process with likelihoods may be compared with another, unless there are several modalities
-    depth = 0.0 if likelihood is None or several else real.X.mean()
-    remarks = remarks_on(
-        likelihood, scores, n_cells, scored, depth=depth, n_steps=sampler.n_steps, enough=enough_steps(model)
-    )
+    remarks = remarks_on(likelihood, scores, n_cells, scored, n_steps=sampler.n_steps, enough=enough_steps(model))
     return HeldOutEvaluation(likelihood, scores, scores.dispersion, remarks, scored)
 
 
@@ -176,11 +171,10 @@ def remarks_on(
     n_cells: Mapping[str, int],
     programs: pd.DataFrame | None = None,
     *,
-    depth: float = 0.0,
     n_steps: int = N_STEPS,
     enough: int = N_STEPS,
 ) -> list[str]:
-    """Write remarks with advice, given cells by label, molecules per gene and cell, and steps."""
+    """Write remarks with advice, given cells by label, and numbers of steps."""
     from scdiffgen.metrics._evaluate import TOO_FEW, WORSE
 
     remarks, n_all = [], sum(n_cells.values())
@@ -195,9 +189,7 @@ def remarks_on(
             "more cells."
         )
     advice = "Train longer, or with more cells."
-    if depth > DEEP:
-        advice = f"Compare `process='gaussian'`: these are deep cells ({depth:.1f} molecules per gene and cell)."
-    elif n_steps < enough:
+    if n_steps < enough:
         advice = f"Generate with more steps (`n_steps={enough}`)."
     for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):
         if row["verdict"] in WORSE:
