@@ -34,7 +34,7 @@ def where_time_goes(split: Split, generate: Callable[[TokenDiffusion], Method]) 
     adata = split.train.copy()
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
     model = TokenDiffusion(adata, preset="small")
-    model.module.calibrate = lambda cells, silent: None  # which would fill the memory with events
+    model.module.match_genes = lambda cells, silent: None  # which would fill the memory with events
     labels, method = split.labels[:N_CELLS], generate(model)
 
     def train() -> None:

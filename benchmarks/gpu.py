@@ -73,7 +73,7 @@ def model_of(file: Path, preset: str) -> TokenDiffusion:
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
     model = TokenDiffusion(adata, preset=preset)
     model.module.start_linearly = lambda sample: None
-    model.module.calibrate = lambda cells, silent: None
+    model.module.match_genes = lambda cells, silent: None
     return model
 
 

@@ -269,7 +269,7 @@ def fit_groups(
     prior = Frame(np.zeros(shape), np.ones(shape)) if prior is None else prior
     fitted = Frame(*(part.copy() for part in prior))
     for group in np.unique(groups):
-        cells = counts[groups == group].tocsc()
+        cells = (counts if (own := groups == group).all() else counts[own]).tocsc()
         library = library_sizes(cells)
         for genes in chunks(counts.shape[1], len(library)):
             intervals = Intervals.tally(reference, cells[:, genes], library, genes)

@@ -71,6 +71,37 @@ def test_unfrozen_all_weights_are_trained(reference: TokenDiffusion) -> None:
     assert (said(query, known) != said(reference, known)).any()
 
 
+def test_what_is_frozen_stays_frozen_in_a_file(reference: TokenDiffusion, tmp_path: Path) -> None:
+    """Known conditions get the very cells that they got before, also from a query model that is loaded and trained."""
+    cells = new_cells()
+    query = TokenDiffusion.load_query_data(cells, reference, accelerator="cpu")
+    query.train(max_epochs=1, batch_size=32, **QUIET)
+    query.save(tmp_path / "query")
+    loaded = TokenDiffusion.load(tmp_path / "query", cells, accelerator="cpu")
+    before = weights_of(loaded)
+    loaded.train(max_epochs=3, batch_size=32, plan_kwargs={"lr": 0.02}, early_stopping=False, **QUIET)
+    assert weights_of(loaded) != before
+    known = {"cell_type": "a", "batch": "x"}
+    np.testing.assert_array_equal(said(loaded, known), said(reference, known))
+    thawed = TokenDiffusion.load_query_data(new_cells(), loaded, accelerator="cpu", unfrozen=True)
+    trained = [[w.requires_grad for w in model.module.denoiser.parameters()] for model in (thawed, reference)]
+    assert trained[0] == trained[1]
+
+
+def test_a_match_is_of_the_weights_and_genes_that_drew_it() -> None:
+    """A truncated query that is frozen, and an unfrozen one whose cells lack genes, have none."""
+    network = NetworkOptions(nested_tokens=True)
+    reference = trained_model(simulated_cells(150), network=network, labels_key="cell_type", batch_key="batch")
+    query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu")
+    query.train(max_epochs=1, batch_size=32, **QUIET)
+    assert len(query.module.code.match.groups) == len(reference.module.code.match.groups) > 0
+    assert not len(query.truncate_tokens(1).module.code.match.groups)
+    cells = TokenDiffusion.prepare_query_anndata(new_cells()[:, :15].copy(), reference, inplace=False)
+    lacking = TokenDiffusion.load_query_data(cells, reference, accelerator="cpu", unfrozen=True)
+    lacking.train(max_epochs=1, batch_size=32, **QUIET)
+    assert not len(lacking.module.code.match.groups)
+
+
 def test_new_genes_start_as_frequent_as_they_are(reference: TokenDiffusion) -> None:
     """And the known genes keep their shares among themselves."""
     cells = new_cells(n_more_genes=3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +13,9 @@ from networks import seeded
 from numpy.typing import NDArray
 from parts import category, chosen
 from scipy import sparse
-from small_cells import simulated_cells, trained_model
+from small_cells import QUIET, simulated_cells, small_model
 
 from scdiffgen.conditions import Conditions, ConditionSpec, MixedConditions
-from scdiffgen.model._training_data import RegisteredData
 from scdiffgen.module._gene_match import GeneMatch
 
 LABEL = ConditionSpec("cell_type", "category", registry_key="labels", n_categories=4)
@@ -73,12 +74,17 @@ def test_a_small_group_is_moved_as_its_label(n_small: int) -> None:
     assert (own[1] == new) == (n_small == 19) and own[0] not in (own[1], new)
 
 
-def test_of_many_groups_some_are_compared_whole() -> None:
-    adata = simulated_cells(750)
-    adata.obs["cell_type"] = np.resize([f"type{i}" for i in range(25)], 750)
-    model = trained_model(adata, 1, 128, labels_key="cell_type")
-    model.module.calibrate(RegisteredData(model).some(750), n_drawn=100)
-    assert len(model.module.code.match.groups) == 6  # all cells, and five labels of 20
+@pytest.mark.parametrize(("n_cells", "n_like"), [(20, 160), (300, 1_000), (600, 1_000), (1_100, 1_000)])
+def test_cells_are_drawn_like_training_cells_evenly_and_without_validation(n_cells: int, n_like: int) -> None:
+    model = small_model(simulated_cells(n_cells + 10))
+    with patch.object(GeneMatch, "fit") as fit:
+        model.module.match_genes = partial(model.module.match_genes, n_drawn=1_000)
+        split = [np.arange(n_cells), np.arange(n_cells, n_cells + 10), np.arange(0)]
+        model.train(1, batch_size=128, datasplitter_kwargs={"external_indexing": split}, **QUIET)
+    measured, conditions, drawn, like = fit.call_args.args
+    assert measured.shape[0] == conditions.n_cells == n_cells and drawn.shape[0] == len(like) == n_like
+    assert np.ptp(np.bincount(like)[np.unique(like)]) <= 1 and len(np.unique(like)) == min(n_cells, 1_000)
+    assert like.max() == n_cells - 1
 
 
 def test_groups_have_equal_treatments_and_doses() -> None:

@@ -239,7 +239,7 @@ def test_a_model_with_perturbations_starts_and_is_calibrated_like_any_other(make
     assert torch.equal(treated.label_offsets.table, plain.label_offsets.table) and treated.label_offsets.is_used
     assert treated.limit.on_host == plain.limit.on_host == (True,)
     assert treated.regularisation(100) == plain.regularisation(100) and len(treated.linear_weights()) == 2
-    modules[1].calibrate([(counts, given)], n_drawn=200)
+    modules[1].match_genes([(counts, given)], n_drawn=200)
     assert (modules[1].code.match.groups[:, 1] == 0).any()  # the drug
 
 

@@ -71,7 +71,7 @@ def test_drawn_cells_are_matched_to_the_means_of_the_training_cells(make_multino
         return float(np.abs(np.log(drawn.sum(0).numpy() / (20 * n_cells * truth))).mean())
 
     before = distance()
-    module.calibrate([(cells, unconditional(n_cells))], n_drawn=4_000)
+    module.match_genes([(cells, unconditional(n_cells))], n_drawn=4_000)
     assert distance() < 0.5 * before
 
 
@@ -88,7 +88,7 @@ def test_deep_cells_are_matched_on_few_molecules(make_multinomial: Make) -> None
             patch.object(_diffusion_module, "MOST_MOLECULES", most),
             patch.object(module.path, "reverse", wraps=module.path.reverse) as drawn,
         ):
-            module.calibrate([(cells, given)], n_drawn=800)
+            module.match_genes([(cells, given)], n_drawn=800)
         assert 0.9 * most < drawn.call_args.args[2].mean() < 1.1 * most
         matched = module.generate(given, torch.full((n_cells,), float(depth)), n_steps=4, generator=seeded())
         left.append(np.log(matched.mean(0).numpy() / (depth * truth)))

@@ -80,3 +80,13 @@ def test_checkpoints_do_not_change_what_is_learned(process: str, tmp_path: Path)
         known = np.concatenate([loaded.train_indices, loaded.validation_indices])
         np.testing.assert_allclose(loaded.get_token_activation(indices=known).std(ddof=0), 1, atol=1e-2)
         assert np.all(np.diff(loaded.get_token_loadings().attrs["explained"]) <= 0)
+
+
+def test_a_checkpoint_of_a_second_training_has_no_match_of_the_first(tmp_path: Path) -> None:
+    model = train("thinning")
+    assert len(model.module.code.match.groups)
+    kept = SaveCheckpoint(tmp_path, "{epoch}", monitor="validation_loss", save_top_k=-1)
+    model.train(max_epochs=2, check_val_every_n_epoch=1, callbacks=[kept], **QUIET)
+    assert len(model.module.code.match.groups)
+    for path in tmp_path.glob("epoch=*[0-9]"):
+        assert not len(TokenDiffusion.load(path, False, accelerator="cpu").module.code.match.groups)

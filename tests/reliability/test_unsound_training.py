@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -48,6 +49,13 @@ class Spoil(Callback):
     def on_train_batch_end(self, trainer: Any, plan: Any, *_: Any) -> None:
         with torch.no_grad():
             plan.module.ema_denoiser.network.readout.bias[0] = torch.nan
+
+
+def test_too_little_memory_is_not_said_to_be_bad_weights(cells: AnnData) -> None:
+    model = small_model(cells)
+    model.module.match_genes = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(torch.OutOfMemoryError, match="^CUDA out of memory$"):
+        model.train(1, **QUIET)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -49,7 +49,7 @@ from scdiffgen.nn import NetworkOptions
 from ._cells import quiet
 from ._checks import check_accelerator, check_path
 from ._model_access import check_cells, check_mudata, gene_names, less_chatter, require_anndata, require_training
-from ._query_model import check_missing, padded_genes, query_model
+from ._query_model import check_missing, freeze_known, padded_genes, query_model
 from ._training_runs import whole_checkpoint
 from ._training_summary import TrainingSummary, check_summary, training_summary
 
@@ -182,7 +182,9 @@ class Persisting(BaseModelClass):
             check_file(file)
         with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"), quiet():
             try:
-                return super().load(str(dir_path), adata, accelerator, device, prefix, None, datamodule, allowed)
+                model = super().load(str(dir_path), adata, accelerator, device, prefix, None, datamodule, allowed)
+                freeze_known(model)
+                return model
             except OSError as error:
                 if adata is not None:
                     raise

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from anndata import AnnData
 from scvi.model.base import ArchesMixin, BaseModelClass
-from torch import Tensor, nn
+from torch import Tensor
 
 from scdiffgen._messages import listed
 from scdiffgen._names import symbols_of
@@ -25,7 +25,7 @@ Model = TypeVar("Model", bound=BaseModelClass)
 
 SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
 ABSENT_KEY = "scdiffgen_absent_genes"  # in `.uns`: genes that were added as zeros
-NOT_REMEMBERED = ("absent_genes_", "registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
+NOT_REMEMBERED = {*"absent_genes_ _frozen_shapes_ registry_ init_params_ saved_with_ training_summary_".split(), *SPLIT}
 
 
 def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
@@ -62,8 +62,8 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     if extended.n_vars > known.n_vars:
         _start_new_genes(model, known.n_vars)
     if not unfrozen:
-        freeze_known(extended.denoiser, known.denoiser)
-        model._known_is_frozen = True
+        model._frozen_shapes_ = {name: [*weight.shape] for name, weight in known.denoiser.named_parameters()}
+        freeze_known(model)
     extended.eval()
     return model
 
@@ -112,18 +112,17 @@ def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict
     return weights
 
 
-def freeze_known(query: nn.Module, reference: nn.Module) -> None:
-    """Freeze the weights that the reference has, by masking their gradients."""
-    known = {name: weight.shape for name, weight in reference.named_parameters()}
-    for name, weight in query.named_parameters():
-        if name not in known or not weight.requires_grad:
-            continue
-        if weight.shape == known[name]:
-            weight.requires_grad_(False)
+def freeze_known(model: BaseModelClass) -> None:
+    """Freeze the weights that the reference of a query model has, by masking their gradients."""
+    for name, weight in model.module.denoiser.named_parameters():
+        if name not in (model._frozen_shapes_ or {}) or not weight.requires_grad:
             continue
         is_new = torch.ones_like(weight)
-        is_new[tuple(slice(0, size) for size in known[name])] = 0
-        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new.to(gradient))  # moves the mask to a GPU
+        is_new[tuple(map(slice, model._frozen_shapes_[name]))] = 0
+        if is_new.any():
+            weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new.to(gradient))  # moves it to a GPU
+        else:
+            weight.requires_grad_(False)
 
 
 def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:

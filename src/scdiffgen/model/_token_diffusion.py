@@ -115,7 +115,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     module: DiffusionModule
     training_summary_: dict[str, Any] | None = None  # TrainingSummary as plain data
-    _known_is_frozen = False
+    _frozen_shapes_: dict[str, list[int]] | None = None  # of the weights of the reference, in a frozen query model
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
     _data_loader_cls = staticmethod(cell_loader)

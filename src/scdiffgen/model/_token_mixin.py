@@ -35,8 +35,9 @@ from scdiffgen.module import (
 from ._cells import BATCH_SIZE, MOST_CELLS, Cells, evenly_spread
 from ._modality_imputer import REGRESSION_CELLS
 from ._model_access import gene_names, gene_positions, registered, require_anndata, require_training, weights_id
+from ._query_model import freeze_known
 from ._training_data import RegisteredData
-from ._training_summary import activation_and_expression, calibrate, genes_in_training, hidden_moments, training_summary
+from ._training_summary import activation_and_expression, genes_in_training, hidden_moments, rematch, training_summary
 
 LoadingMethod = Literal["regression", "readout", "gradient"]
 AnyModel = TypeVar("AnyModel", bound=BaseModelClass)
@@ -192,16 +193,16 @@ def truncated(model: AnyModel, n_tokens: int) -> AnyModel:
     for name, value in vars(model).items():
         if name.endswith("_") and name != "init_params_":
             setattr(cut, name, value)
-    cut._known_is_frozen = model._known_is_frozen
     # In each weight with an axis of tokens, the first tokens come first.
     old, new = model.module.state_dict(), cut.module.state_dict()
     whole = {name for name in new if name.startswith("code.")}  # tables of cells, which are longer than in a new model
     cut.module.load_state_dict(
         {name: old[name] if name in whole else old[name][tuple(map(slice, new[name].shape))] for name in new}
     )
+    freeze_known(cut)
     cut.module.eval()
     cut.to_device(model.device)
-    calibrate(cut, data := RegisteredData(cut))
+    rematch(cut, data := RegisteredData(cut))
     basis = token_basis(hidden_moments(data.some(MOST_CELLS)), cut.module.gene_weights().cpu().numpy())
     basis, genes = genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()

@@ -186,6 +186,10 @@ class RegisteredData:
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
         return self._cells(evenly_spread(self.indices, at_most), batch_size)
 
+    def learned(self, at_most: int) -> Cells:
+        """Return cells without those of validation."""
+        return self._cells(evenly_spread(np.sort(np.asarray(self.model.train_indices, dtype=int)), at_most))
+
     def left_out(self, at_most: int) -> Iterable[Batch]:
         """Return at most ``at_most`` held-out cells."""
         indices = evenly_spread(np.sort(np.asarray(self.model.validation_indices, dtype=int)), at_most)
@@ -293,6 +297,8 @@ class StreamedData(LightningDataModule):
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> KeptCells:
         return self.kept.some(at_most, batch_size)
+
+    learned = some
 
     def left_out(self, at_most: int) -> Iterable[Batch]:
         """Return no cells, because validation cells are not kept."""

@@ -35,7 +35,7 @@ from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import LIGHTNING, in_training, less_chatter
 from ._training_data import RegisteredData, StreamedData
-from ._training_summary import calibrate, remember_training, warn_of_missing_features
+from ._training_summary import rematch, remember_training, warn_of_missing_features
 
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
@@ -170,7 +170,7 @@ def settled_plan(
     check_names("plan_kwargs", plan, [field.name for field in fields(TrainingPlanConfig)])
     if early_stopping is False:
         plan["max_validation_rise"] = math.inf
-    if model._known_is_frozen:
+    if model._frozen_shapes_:
         if not any(weight.requires_grad for weight in model.module.denoiser.parameters()):
             raise ValueError(
                 "The query model has no new category or gene to learn: create it with "
@@ -221,11 +221,14 @@ def run_training(
     try:
         check_drawing(model.module, data)
         silent = not trainer.get("enable_progress_bar", True)
-        calibrate(model, data, silent=silent)
+        if not model._frozen_shapes_:  # such a query keeps the match of its reference
+            rematch(model, data, silent=silent)
         model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
         for remember in track([remember_training], "Summarising", disable=silent):
             remember(model, data)
     except (ArithmeticError, np.linalg.LinAlgError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
         lr = training_plan.config.lr
         raise RuntimeError(
             f"Weights are not finite or far too large after training ({error}), so the model counts as untrained: "
@@ -283,6 +286,8 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
     model.train_indices, model.validation_indices = split.train_idx, split.val_idx
     model.test_indices, model.history_ = split.test_idx, logged_history(trainer)
     order = remember_training(model, split if isinstance(split, StreamedData) else None)
+    if not model._frozen_shapes_:
+        model.module.match_genes(None)  # that of an earlier training is not of these weights
     try:
         yield
     finally:  # restore the order of tokens that the optimiser uses

@@ -149,10 +149,10 @@ def response_model(model: BaseModelClass) -> ResponseModel | None:
     return responses
 
 
-def calibrate(model: BaseModelClass, data: TrainingData, *, silent: bool = True) -> None:
-    """Match the genes of drawn cells to those of training cells; a query keeps the match of its reference."""
-    if not (model._known_is_frozen or absent_genes(model).any()):
-        model.module.calibrate(data.some(MOST_CELLS), silent=silent)
+def rematch(model: BaseModelClass, data: TrainingData, *, silent: bool = True) -> None:
+    """Match genes of drawn cells to training cells; to none if these lack genes, or are not those of the network."""
+    unlike = model._frozen_shapes_ or absent_genes(model).any()
+    model.module.match_genes(None if unlike else data.learned(MOST_CELLS), silent=silent)
 
 
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:

@@ -16,7 +16,6 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
@@ -26,7 +25,7 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._arguments import LARGEST_LIBRARY
-from scdiffgen._codes import Code, distinct_rows
+from scdiffgen._codes import Code
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import counted
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
@@ -207,10 +206,12 @@ class DiffusionModule(BaseModuleClass):
         self.code.begin_stage(self.denoisers, cached)
 
     @torch.no_grad()
-    def calibrate(self, cells: Batches, n_drawn: int = 20_000, *, silent: bool = True) -> None:
-        """Match the genes of drawn cells to those of training cells, if the code does."""
+    def match_genes(self, cells: Batches | None, n_drawn: int = 20_000, *, silent: bool = True) -> None:
+        """Match the genes of drawn cells to those of training cells, if the code does; without cells, to none."""
         if self.code.match is not None:
-            match_genes(self, self.code.match, cells, n_drawn, silent=silent)
+            self.code.match.clear()
+            if cells is not None:
+                match_genes(self, self.code.match, cells, n_drawn, silent=silent)
 
     def fit_copula(self, cells: Batches) -> ScoreCode:
         """Fit a Gaussian copula, the linear model from which few training cells are drawn anew."""
@@ -339,10 +340,9 @@ def _averaged(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
 def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_drawn: int, *, silent: bool) -> None:
     """Draw cells under the conditions of training cells, and fit a match of genes to both.
 
-    As many are drawn as there are training cells, at most ``n_drawn``, and several times as many if these are few. They
-    are taken evenly from all groups, as many of each at a time as a match needs. Deep cells are compared at 5,000
-    molecules: training cells are thinned, and drawn cells are stopped there on their way to the whole library, so that
-    the time does not grow with the depth.
+    As many are drawn as there are training cells, at most ``n_drawn``, and up to eight times as many, at most 4,000, if
+    these are few. Deep cells are compared at 5,000 molecules: training cells are thinned, and drawn cells are stopped
+    there on their way to the whole library, so that the time does not grow with the depth.
     """
     device, parts = module.denoiser.embed.null.device, []
     generator = torch.Generator(device).manual_seed(0)
@@ -354,19 +354,20 @@ def match_genes(module: DiffusionModule, match: GeneMatch, cells: Batches, n_dra
         parts.append((to_scipy(counts), given.numpy(), library))
     all_counts, all_given, libraries = zip(*parts, strict=True)
     conditions, library = Conditions.concatenate(all_given), torch.cat(libraries)
-    _, group = distinct_rows(np.hstack(conditions.groups(module.specs)))
-    of_group = pd.Series(group).groupby(group)
-    rank, size = of_group.cumcount().to_numpy(), of_group.transform("size").to_numpy()  # of a cell, of its group
-    chosen = np.sort(np.lexsort((group, -size, rank // match.least))[:n_drawn])
-    like = np.tile(chosen, np.clip(min(n_drawn, 4_000) // len(chosen), 1, 8))
     measured, drawn = sparse.vstack(all_counts, format="csr"), []
+    del parts, all_counts, counts  # copies of all cells
+    n_cells = min(len(library), n_drawn)
+    chosen = np.linspace(0, len(library) - 1, n_cells).astype(int)
+    like = np.resize(chosen, max(n_cells, min(8 * n_cells, n_drawn, 4_000)))
     for rows in track(np.array_split(like, -(-len(like) // 256)), "Matching genes", disable=silent):
         predict = _of_whole_cells(module.bind(conditions.take(rows).to(device)), library[rows])
         start, size = module.path.start(library[rows], module.code.length), measured[rows].sum(1).A1
         size = torch.from_numpy(size).to(library)
         new = module.path.reverse(predict, start, size, n_steps=16, generator=generator)
         drawn.append(to_scipy(new.to_sparse_csr()))
-    match.fit(measured, conditions, sparse.vstack(drawn, format="csr"), like)
+    all_drawn = sparse.vstack(drawn, format="csr")
+    del drawn
+    match.fit(measured, conditions, all_drawn, like)
 
 
 def _of_whole_cells(predict: Predict, library: Tensor) -> Predict:

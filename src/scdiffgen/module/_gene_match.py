@@ -54,6 +54,10 @@ class GeneMatch(nn.Module):
             setattr(self, name, table.new_zeros(state_dict.setdefault(prefix + name, table).shape))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
+    def clear(self) -> None:
+        """Forget all groups: cells are not moved."""
+        self.groups, self.frames = self.groups[:0], self.frames[:, :0]
+
     def fit(
         self,
         measured: sparse.csr_matrix,
@@ -152,4 +156,5 @@ def _frame(logs: NDArray[np.float64]) -> Frame:
 
 def _of_groups(counts: sparse.csr_matrix, group: NDArray[np.intp]) -> tuple[sparse.csr_matrix, NDArray[np.intp]]:
     """Select the cells of groups."""
-    return counts[group >= 0], group[group >= 0]
+    chosen = group >= 0
+    return (counts, group) if chosen.all() else (counts[chosen], group[chosen])

@@ -77,12 +77,13 @@ class ScoreCode(CellCode[FactorDenoiser]):
 
     def fit_sample(self, sample: Batches, denoisers: Sequence[FactorDenoiser]) -> None:
         """Fit groups and factors to a sample of training cells, and initialise the denoisers by them."""
-        model, axes = self.fit_tables(sample, len(denoisers[0].axes))
+        model, scores = self.fit_tables(sample, n_axes := len(denoisers[0].axes))
+        axes = principal_axes(model.loadings, scores, n_axes)
         for denoiser in denoisers:
             denoiser.start(model, axes)
 
-    def fit_tables(self, cells: Batches, n_axes: int) -> tuple[FactorModel, NDArray[np.float64]]:
-        """Fit groups and at most ``n_axes`` factors to training cells; also return principal axes of their scores.
+    def fit_tables(self, cells: Batches, n_axes: int) -> tuple[FactorModel, NDArray[np.float32]]:
+        """Fit groups and at most ``n_axes`` factors to training cells; also return drawn scores of some of them.
 
         A group is shrunk towards its context, and the context towards its first part.
         """
@@ -107,7 +108,7 @@ class ScoreCode(CellCode[FactorDenoiser]):
         }
         for name, values in tables.items():
             setattr(self, name, torch.from_numpy(np.ascontiguousarray(values)).to(getattr(self, name)))
-        return model, principal_axes(model.loadings, scores, n_axes)
+        return model, scores
 
     def extend(self, cells: Batches) -> None:
         """Append the groups of cells with new categories, each shrunk towards the group that stands in for it."""

@@ -206,10 +206,10 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def on_train_end(self) -> None:
         """Restore the weights with the lowest validation loss, unless the last loss is within sampling noise of it."""
-        if self._last_loss <= self._best_loss * (1 + self._largest_rise() / 4):
-            return
-        for part, weights in zip(self.module.denoisers, self._best, strict=False):
-            part.load_state_dict(weights)
+        if not self._last_loss <= self._best_loss * (1 + self._largest_rise() / 4):  # also if it is NaN
+            for part, weights in zip(self.module.denoisers, self._best, strict=False):
+                part.load_state_dict(weights)
+        self._best.clear()  # copies, which a model would keep
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the state, besides weights, that processes forked by a notebook pass back, as plain values."""
