@@ -105,7 +105,7 @@ def test_a_faint_batch_effect_is_taken_away() -> None:
     is_y = random.integers(0, 2, 600).astype(bool)
     rates = shares[random.integers(0, 3, 600)] * np.where(is_y[:, None] & faint, 0.5, 1.0)
     counts, obs = random.poisson(300 * rates).astype(np.float32), pd.DataFrame({"batch": np.where(is_y, "y", "x")})
-    model = trained_model(AnnData(counts, obs.set_index(obs.index.astype(str))), 40, batch_key="batch")
+    model = trained_model(AnnData(counts, obs.set_index(obs.index.astype(str))), 20, **FAST, batch_key="batch")
     moved = model.transfer_batch(None, "x", seed=0, silent=True).X.toarray()
 
     def log_ratio(cells: np.ndarray) -> float:

@@ -39,7 +39,7 @@ def squared_error(made: np.ndarray, label: str, trained_on: AnnData) -> float:
 
 @pytest.fixture(scope="module")
 def recovered() -> TokenDiffusion:
-    return train(cells(), max_epochs=50)
+    return train(cells(), max_epochs=30)
 
 
 @pytest.mark.parametrize("label", LABELS)
