@@ -64,9 +64,9 @@ def screen_example() -> tuple[AnnData, TokenDiffusion]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quick_calibration() -> None:
-    """Of few cells, training takes longest for the cells that it draws to calibrate gene means: tests draw fewer."""
-    from quick_calibration import draw_few_cells
+def _quick_match() -> None:
+    """Of few cells, training takes longest for the cells that it draws to match genes: tests draw fewer."""
+    from quick_match import draw_few_cells
 
     draw_few_cells()
 

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def model_of(file: Path, preset: str) -> TokenDiffusion:
-    """A model of cells in memory, without its linear start and calibration."""
+    """A model of cells in memory, without its linear start and match of genes."""
     adata = open_cells(file)
     adata.X = adata.X.to_memory()
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)

@@ -223,7 +223,7 @@ def test_cells_count_by_their_shallowest_modality(depths: tuple[int, int], count
 # Whose components.
 
 
-def test_a_model_with_perturbations_starts_and_is_calibrated_like_any_other(make_module: Make) -> None:
+def test_a_model_with_perturbations_starts_and_is_matched_like_any_other(make_module: Make) -> None:
     deep = counts_of(shares_along_two_axes(200))
     deep[:10] = deep[:10, ::-1]  # cells of a rare label
     label, drug = category([0] * 10 + [1] * 190), chosen([[0], []] * 100, [[1.0], []] * 100)
